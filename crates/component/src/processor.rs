@@ -44,6 +44,25 @@ pub trait Processor: Fork + Send {
         false
     }
 
+    /// Whether what it makes of an event depends on events before it, so that a later run has to know what it remembers. Only
+    /// asked of ordered processors.
+    fn remembers(&self) -> bool {
+        false
+    }
+
+    /// What it remembers of all batches so far. Called between two batches, now and then; it keeps workers waiting.
+    fn save(&self) -> Vec<u8> {
+        Vec::new()
+    }
+
+    /// Goes on from what another run saved, of a processor with the same configuration. Called before the first batch.
+    ///
+    /// # Errors
+    /// It cannot be used, and why. The processor then remembers nothing.
+    fn restore(&mut self, _saved: &[u8]) -> Result<(), String> {
+        Ok(())
+    }
+
     /// Named counters beside the events that the engine counts itself, such as cache hits, since the last call.
     fn take_counters(&mut self) -> Vec<(&'static str, u64)> {
         Vec::new()

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use batch::HostInfo;
+use batch::fnv::fnv64;
 use component::settings::PROCESSORS;
 use component::{AnyOutput, Build, BuildContext, Effects, Spec};
 use config::{ConfigError, Node, Size, StageRole, setting_names, to_yaml};
@@ -368,6 +369,7 @@ impl Builder<'_> {
             is_named: common.name.is_some(),
             name: common.name.unwrap_or_default(),
             kind: spec.name,
+            fingerprint: fnv64(to_yaml(node).as_bytes()),
             component,
             order,
             sees_sealed,

@@ -14,13 +14,14 @@
 //! | `links`, `intake` | which pipelines feed which; where a pipeline takes what others hand over |
 //! | [`stage`] | one processor with its condition, failure policy and counters |
 //! | [`lane`] | one output: encoded batches in sequence, retry, acknowledgement |
-//! | [`run`], `start`, `fleet`, `running` | threads, end and stop of a run, of all its pipelines and of one; `worker`: what the workers do; `queues`: opening what is on disk |
+//! | [`run`], `start`, `fleet`, `running` | threads, end and stop of a run, of all its pipelines and of one; `worker`: what the workers do; `account`: what receipts say of it; `queues`: opening what is on disk |
 //! | [`reload`] | putting another configuration in the place of the one that runs |
 //! | `reading` | fields that are read and that no event had |
 //! | `replay` | dead letters that go on where they stopped |
 //! | [`view`] | running pipelines as they are seen from outside; [`tap`]: events that pass a point of one |
 //! | [`report`], [`usage`], [`verdict`] | what a run did, what the process used, and what limited it; [`windows`]: over the last minutes |
 
+mod account;
 mod dry;
 mod findings;
 mod fleet;

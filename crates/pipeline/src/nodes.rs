@@ -48,6 +48,8 @@ pub struct StageNode {
     pub is_named: bool,
     /// The component's name.
     pub kind: &'static str,
+    /// Of its settings, the same in every run and version: what was kept for another one cannot be used.
+    pub fingerprint: u64,
     /// The component.
     pub component: Box<dyn Processor>,
     /// Whether it needs the batches in sequence.

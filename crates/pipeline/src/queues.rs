@@ -38,6 +38,9 @@ pub fn open_queues(
             QueueSettings::Disk(_) => Mode::Everything,
             QueueSettings::Memory(_) => Mode::Overflow,
         };
+        let remembers =
+            |stage: &StageNode| stage.order == Order::Ordered && stage.component.remembers();
+        let keeps_snapshots = mode == Mode::Everything && pipeline.stages.iter().any(remembers);
         let is_stateless = |stage: &StageNode| stage.order == Order::Stateless;
         let diagnostics = options
             .diagnostics
@@ -50,6 +53,7 @@ pub fn open_queues(
             mode,
             limits,
             may_part: pipeline.stages.iter().all(is_stateless),
+            keeps_snapshots,
             budget: shared.map(|(budget, _)| budget.clone()),
             bell: bell.clone(),
             metrics,

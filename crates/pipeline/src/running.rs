@@ -99,6 +99,12 @@ struct RunningInput {
     tap: Arc<TapPoint>,
 }
 
+/// Has processors go on from what an earlier run remembered.
+fn recall(stages: &[Arc<SharedStage>], queue: &Queue) {
+    let remembered = queue.take_remembered();
+    stages.iter().for_each(|stage| stage.recall(&remembered));
+}
+
 impl Running {
     /// A pipeline with everything but its threads and inputs at work, and the processors of each worker.
     pub fn new(
@@ -125,10 +131,10 @@ impl Running {
             sources_wait: queue.is_on_disk() || can_all_wait(&graph),
             intakes: resources.intakes.clone(),
         };
-        let intake = resources.intakes.get(&name).cloned();
         let whose = (&diagnostics, &options.activities);
         let (common, stages) = make_stages(graph.stages, resources.workers, whose, None);
         let mut per_worker: Vec<WorkerStages> = common.into_iter().map(Into::into).collect();
+        recall(&stages, &queue);
         let lanes = make_lanes(graph.outputs, &shared, &mut per_worker);
         let own = Arc::default();
         let parts = Arc::new(Parts {
@@ -143,7 +149,7 @@ impl Running {
             is_finite: options.finite,
             useful: resources.useful,
             letters,
-            intake,
+            intake: resources.intakes.get(&name).cloned(),
             is_retired: AtomicBool::new(false),
             is_watched: graph.is_watched,
             unclaimed: AtomicU64::new(0),
@@ -314,6 +320,9 @@ impl Running {
             None => inputs.await,
         };
         stopping.abort();
+        if self.job.has_ended() {
+            self.job.parts.keep_last_snapshot();
+        }
         let shut = queue.clone();
         match thread::start("shut", move || shut.shut()) {
             // A panic there has been said; what was not safe by then counts as not delivered.

@@ -11,6 +11,7 @@ use component::{
 };
 use expr::Expr;
 use parking_lot::{Condvar, Mutex, MutexGuard};
+use queue::ProcessorState;
 use queue::letters::Dead;
 
 use crate::findings::{EXPRESSION_ERRORS, Findings};
@@ -24,6 +25,8 @@ pub struct SharedStage {
     name: String,
     is_named: bool,
     kind: &'static str,
+    /// Of its settings.
+    fingerprint: u64,
     sees_sealed: bool,
     condition: Option<Expr>,
     /// What is worth a word at the end.
@@ -53,6 +56,9 @@ struct Turn {
     next: u64,
     processor: Box<dyn Processor>,
 }
+
+/// What the processors of a pipeline remember after one batch: none where nobody asks.
+pub type Remembered = Option<Vec<ProcessorState>>;
 
 /// Rows of a batch that a processor could not handle, on their way to the dead letters.
 pub struct Buried {
@@ -115,17 +121,7 @@ pub fn make_stages(
                 instances.extend((1..workers).map(|_| node.component.fork()));
                 instances.push(node.component);
             }
-            Order::Ordered => {
-                let state = Mutex::new(Turn {
-                    next: 0,
-                    processor: node.component,
-                });
-                ordered = Some(Turns {
-                    state,
-                    moved: Condvar::new(),
-                    finished: AtomicBool::new(false),
-                });
-            }
+            Order::Ordered => ordered = Some(Turns::new(node.component)),
         }
         let place_name = if node.is_named { &node.name } else { node.kind };
         let name = match output {
@@ -137,6 +133,7 @@ pub fn make_stages(
         let shared = Arc::new(SharedStage {
             is_named: node.is_named,
             kind: node.kind,
+            fingerprint: node.fingerprint,
             sees_sealed: node.sees_sealed,
             condition: node.condition,
             on_failure: node.on_failure,
@@ -245,12 +242,60 @@ impl SharedStage {
 
     /// Gives up the turn of a batch that never comes, unless it has come before.
     pub fn skip(&self, number: u64) {
+        self.pass_over(number, &mut None);
+    }
+
+    /// As [`SharedStage::skip`], for a batch that does not go through this processor.
+    pub fn pass_over(&self, number: u64, remembered: &mut Remembered) {
         let Some(turns) = &self.ordered else { return };
         let mut turn = turns.wait(number);
         if turn.next == number {
             turn.next += 1;
             turns.moved.notify_all();
+            self.remember(&*turn.processor, remembered);
         }
+    }
+
+    /// Adds what its processor remembers, where somebody asks.
+    fn remember(&self, processor: &dyn Processor, remembered: &mut Remembered) {
+        if let Some(states) = remembered.as_mut().filter(|_| processor.remembers()) {
+            states.push(ProcessorState {
+                name: self.name.clone(),
+                fingerprint: self.fingerprint,
+                bytes: processor.save(),
+            });
+        }
+    }
+
+    /// Adds what its processor remembers at the end, when no worker has a batch.
+    pub fn remember_last(&self, remembered: &mut Remembered) {
+        if let Some(turns) = &self.ordered {
+            self.remember(&*turns.state.lock().processor, remembered);
+        }
+    }
+
+    /// Has its processor go on from what an earlier run remembered, of which `saved` is all there is of the pipeline.
+    pub fn recall(&self, saved: &[ProcessorState]) {
+        let Some(turns) = &self.ordered else { return };
+        let processor = &mut turns.state.lock().processor;
+        if saved.is_empty() || !processor.remembers() {
+            return;
+        }
+        let is_own = |state: &&ProcessorState| {
+            state.name == self.name && state.fingerprint == self.fingerprint
+        };
+        let reason = match saved
+            .iter()
+            .find(is_own)
+            .map(|own| processor.restore(&own.bytes))
+        {
+            Some(Ok(())) => return,
+            Some(Err(reason)) => reason,
+            None => "it is new, or its settings have changed".to_owned(),
+        };
+        self.diagnostics.warn(&format!(
+            "it remembers nothing of events before this run: {reason}"
+        ));
     }
 
     /// The rows the processor is to handle.
@@ -415,13 +460,18 @@ pub(crate) fn report_expression_errors(
 impl Stage {
     /// Handles the batch of this turn; one without a turn was handled before, for other outputs.
     /// Gives what becomes dead letters.
-    pub fn process(&mut self, batch: &mut Batch, turn: Option<u64>) -> Option<Buried> {
+    pub fn process(
+        &mut self,
+        batch: &mut Batch,
+        turn: Option<u64>,
+        remembered: &mut Remembered,
+    ) -> Option<Buried> {
         match (&mut self.own, &self.shared.ordered, turn) {
             (Some(processor), _, _) => {
                 self.shared
                     .handle(processor.as_mut(), batch, turn.is_some())
             }
-            (None, Some(turns), Some(turn)) => turns.process(&self.shared, batch, turn),
+            (None, Some(turns), Some(turn)) => turns.process(&self.shared, batch, turn, remembered),
             _ => unreachable!(
                 "a stage has its own instance or takes turns, and then every batch has one"
             ),
@@ -430,6 +480,14 @@ impl Stage {
 }
 
 impl Turns {
+    fn new(processor: Box<dyn Processor>) -> Self {
+        Self {
+            state: Mutex::new(Turn { next: 0, processor }),
+            moved: Condvar::new(),
+            finished: AtomicBool::new(false),
+        }
+    }
+
     /// Waits until the batches before this one have had their turns.
     fn wait(&self, number: u64) -> MutexGuard<'_, Turn> {
         let mut turn = self.state.lock();
@@ -439,7 +497,13 @@ impl Turns {
         turn
     }
 
-    fn process(&self, shared: &SharedStage, batch: &mut Batch, number: u64) -> Option<Buried> {
+    fn process(
+        &self,
+        shared: &SharedStage,
+        batch: &mut Batch,
+        number: u64,
+        remembered: &mut Remembered,
+    ) -> Option<Buried> {
         let waiting = shared.metrics.waiting();
         let mut turn = self.wait(number);
         drop(waiting);
@@ -450,6 +514,7 @@ impl Turns {
         if turn.processor.is_finished() {
             self.finished.store(true, Ordering::SeqCst);
         }
+        shared.remember(&*turn.processor, remembered);
         buried
     }
 }

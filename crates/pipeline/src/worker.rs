@@ -10,30 +10,24 @@
 //! lines, same CPU time).
 
 use std::cell::Cell;
-use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use batch::{Batch, Bitmap, Failures, Reentry};
-use component::{
-    Activity, Delivery, Diagnostics, DroppedRows, OperatorMetrics, Phase, Phases, Stop,
-    StreamDelivery,
-};
+use component::{Activity, Diagnostics, OperatorMetrics, Phase, Phases, Stop};
 use parking_lot::Mutex;
 use queue::letters::{Dead, DeadLetters, Draft};
 use queue::{Bell, Entry, LaneTurn, Next, Queue, QueuePhase, Taken};
 use tokio::sync::watch;
 
+use crate::account::delivery;
 use crate::intake::Intake;
 use crate::lane::{Branch, Lane};
 use crate::settings::DEAD_LETTER;
-use crate::stage::{Buried, SharedStage, Stage, WorkerStages, find_stage};
+use crate::stage::{Buried, Remembered, SharedStage, Stage, WorkerStages, find_stage};
 use crate::tap::TapPoint;
-
-/// What the ledger says of events that no output takes.
-const NO_OUTPUT: &str = "no output";
 
 /// How much workers give way to other threads: who reads and who writes is what a run waits for in the end, and workers
 /// have the queue between.
@@ -155,6 +149,23 @@ impl Parts {
         self.useful.remove()
     }
 
+    /// Keeps what processors remember after a batch, where the queue asks for it; none where a part of it is missing.
+    fn keep_snapshot(&self, entry: &Entry, remembered: Remembered) {
+        if entry.asks_snapshot {
+            self.queue.keep_snapshot(entry.sequence, remembered);
+        }
+    }
+
+    /// Keeps what processors remember at the end, when no worker has a batch.
+    pub fn keep_last_snapshot(&self) {
+        self.queue.keep_last_snapshot(|| {
+            let mut remembered = Some(Vec::new());
+            let stages = self.stages.iter();
+            stages.for_each(|stage| stage.remember_last(&mut remembered));
+            remembered.unwrap_or_default()
+        });
+    }
+
     /// Goes on without a batch.
     fn skip(&self, turn: Option<u64>, lanes: &[LaneTurn]) {
         if let Some(turn) = turn {
@@ -197,6 +208,11 @@ impl Job {
     pub async fn ended(&self) {
         // The sender is alive as long as this is.
         let _ = self.has_ended.subscribe().wait_for(|ended| *ended).await;
+    }
+
+    /// Whether no worker has anything of it.
+    pub fn has_ended(&self) -> bool {
+        *self.has_ended.borrow()
     }
 
     fn begin(&self) -> AtWork<'_> {
@@ -382,6 +398,7 @@ impl Job {
         match taken {
             Taken::Batch(entry, batch) => self.guarded(stages, entry, *batch),
             Taken::Lost(entry) => {
+                self.parts.keep_snapshot(&entry, None);
                 self.parts.skip(entry.turn, &entry.lanes);
                 for place in &entry.lanes {
                     entry.ticket.pass(place.lane);
@@ -395,7 +412,9 @@ impl Job {
     fn guarded(self: &Arc<Self>, stages: &mut WorkerStages, mut entry: Entry, batch: Batch) {
         let parts = &self.parts;
         let process = || {
-            let (processed, drafts) = parts.process(stages, &entry, batch);
+            let mut remembered = entry.asks_snapshot.then(Vec::new);
+            let (processed, drafts) = parts.process(stages, &entry, batch, &mut remembered);
+            parts.keep_snapshot(&entry, remembered);
             if !drafts.is_empty() {
                 return Some((processed, drafts));
             }
@@ -414,7 +433,10 @@ impl Job {
                 }
                 Burial::begin(self, entry, processed, drafts);
             }
-            Err(_) => parts.lose(&entry, "internal error"),
+            Err(_) => {
+                parts.keep_snapshot(&entry, None);
+                parts.lose(&entry, "internal error");
+            }
         }
     }
 
@@ -432,6 +454,7 @@ impl Job {
                 sequence: entry.sequence,
                 lanes: vec![way.place],
                 turn: None,
+                asks_snapshot: false,
                 ticket: entry.ticket.clone(),
             };
             let drafts = std::mem::take(&mut way.drafts);
@@ -467,6 +490,7 @@ impl Parts {
         stages: &mut WorkerStages,
         entry: &Entry,
         mut batch: Batch,
+        remembered: &mut Remembered,
     ) -> (Processed, Drafts) {
         let mut drafts = Vec::new();
         let first = self.first_stage(entry, &mut batch, &mut drafts);
@@ -480,13 +504,17 @@ impl Parts {
         for (index, stage) in stages.common.iter_mut().enumerate() {
             if index < first {
                 if let Some(turn) = entry.turn {
-                    self.stages[index].skip(turn);
+                    self.stages[index].pass_over(turn, remembered);
                 }
                 continue;
             }
-            if let Some(buried) = stage.process(&mut batch, entry.turn) {
+            if let Some(buried) = stage.process(&mut batch, entry.turn, remembered) {
                 drafts.push(draft(entry, buried, original.as_ref()));
             }
+        }
+        if entry.lanes.is_empty() {
+            // All outputs have passed it in an earlier run, in which its dead letters were kept.
+            drafts.clear();
         }
         if let Some(picked) = picked {
             picked.after(&batch, &Failures::none());
@@ -705,81 +733,5 @@ impl Burial {
 impl Drop for Burial {
     fn drop(&mut self) {
         self.job.leave();
-    }
-}
-
-/// What processors made of a batch's rows, for each of its streams. What was dropped by one of the `finished` processors,
-/// and everything behind it, is as if it had not come.
-fn delivery(batch: &Batch, finished: &[&str], unclaimed: Option<&Bitmap>) -> Delivery {
-    let origin = batch.origin();
-    let no_output: Arc<str> = NO_OUTPUT.into();
-    let cut = batch
-        .drops()
-        .iter()
-        .filter(|drops| finished.contains(&&*drops.reason))
-        .filter_map(|drops| drops.rows.iter().next())
-        .min();
-    let streams = origin
-        .streams()
-        .filter(|(rows, _)| !rows.is_empty())
-        .map(|(rows, stream)| {
-            let end = rows.end.min(cut.unwrap_or(rows.end)).max(rows.start);
-            let taken = rows.start..end;
-            let drops = batch.drops().iter();
-            let drops = drops.map(|drops| (&drops.reason, &drops.rows));
-            let dropped: Vec<DroppedRows> = drops
-                .chain(unclaimed.map(|rows| (&no_output, rows)))
-                .map(|(reason, rows)| dropped_rows(batch, reason, rows, taken.clone()))
-                .filter(|dropped| dropped.rows > 0)
-                .collect();
-            let is_kept = |row: &usize| {
-                let is_claimed = unclaimed.is_none_or(|rows| !rows.contains(*row));
-                batch.alive().contains(*row) && is_claimed
-            };
-            let kept = match batch.drops().is_empty() && unclaimed.is_none() {
-                true => taken.len(),
-                false => taken.filter(is_kept).count(),
-            };
-            StreamDelivery {
-                dead: dead_rows(batch, rows.clone()),
-                stream: stream.clone(),
-                end: origin.end(rows.end - 1),
-                kept: kept as u64,
-                dropped,
-                cut: (end < rows.end).then(|| origin.start(end)),
-            }
-        });
-    Delivery {
-        streams: streams.collect(),
-    }
-}
-
-/// How many rows of a stream became dead letters in processors.
-fn dead_rows(batch: &Batch, mut rows: Range<usize>) -> u64 {
-    let mut drops = batch.drops().iter();
-    let buried = drops.find(|drops| &*drops.reason == DEAD_LETTER);
-    buried.map_or(0, |buried| {
-        rows.by_ref()
-            .filter(|&row| buried.rows.contains(row))
-            .count() as u64
-    })
-}
-
-/// The rows of a stream that were dropped for one reason.
-fn dropped_rows(
-    batch: &Batch,
-    reason: &Arc<str>,
-    dropped: &Bitmap,
-    rows: Range<usize>,
-) -> DroppedRows {
-    let origin = batch.origin();
-    let dropped = rows.filter(|&row| dropped.contains(row));
-    let (rows, bytes) = dropped.fold((0, 0), |(rows, bytes), row| {
-        (rows + 1, bytes + (origin.end(row) - origin.start(row)))
-    });
-    DroppedRows {
-        reason: reason.clone(),
-        rows,
-        bytes,
     }
 }

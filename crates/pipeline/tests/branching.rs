@@ -123,6 +123,7 @@ impl Processor for Does {
 impl Does {
     fn stage(self, on_failure: OnFailure) -> StageNode {
         StageNode {
+            fingerprint: 0,
             name: "does".into(),
             is_named: false,
             kind: "does",

@@ -196,6 +196,7 @@ fn run(batches: usize, fragile_at: Option<usize>, moods: &[Mood], ordered: bool)
             stages: Vec::new(),
         });
     let stage = |at| StageNode {
+        fingerprint: 0,
         name: "fragile".into(),
         is_named: false,
         kind: "fragile",

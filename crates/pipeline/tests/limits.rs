@@ -132,6 +132,7 @@ impl Default for Paces {
 
 fn graph(paces: Paces) -> Graph {
     let stage = |(name, pace): (&str, Pace)| StageNode {
+        fingerprint: 0,
         name: name.into(),
         is_named: false,
         kind: "stage",

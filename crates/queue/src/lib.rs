@@ -11,6 +11,7 @@ pub mod inspect;
 pub mod letters;
 pub mod log;
 mod settings;
+mod snapshot;
 mod spans;
 mod synced;
 
@@ -24,3 +25,4 @@ pub use settings::{
     DISK_SIZE_MIN, DiskSettings, Durability, Limits, MemoryQueueSettings, Mode, NewOutput,
     Overflow, QueueSettings, WhenFull, check_file_name,
 };
+pub use snapshot::{ProcessorState, STATE_BYTES_MAX, Snapshot};

@@ -377,7 +377,7 @@ impl Lane {
         }
         let mut own = batch.branch(&rows);
         let stages = stages[first..].iter_mut();
-        let buried = stages.filter_map(|stage| stage.process(&mut own, Some(turn)));
+        let buried = stages.filter_map(|stage| stage.process(&mut own, Some(turn), &mut None));
         let buried = buried.collect();
         own.charge_beyond(&batch, &self.written);
         let branch = Branch {

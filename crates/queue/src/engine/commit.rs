@@ -81,6 +81,8 @@ pub struct Commit {
     next_ordinal: u64,
     /// What is stored below it may be read back: it is synced, so that no failure takes it back.
     readable: LogEnd,
+    /// What is stored below it is safe, as receipts say.
+    safe_end: u64,
     /// What this run stores begins there.
     resumed: u64,
     /// Where what earlier runs synced ended, as far as cursors say.
@@ -105,6 +107,7 @@ impl Commit {
             release_at: 0,
             next_ordinal: next.ordinal,
             readable: next,
+            safe_end: next.sequence,
             resumed: next.sequence,
             synced_before,
         }
@@ -202,6 +205,8 @@ impl Commit {
 
     /// What is written counts as safe before it is synced: its receipts.
     pub fn trust_written(&mut self) -> Resolved {
+        let last = self.unsynced.back().map(|last| last.block.sequence + 1);
+        self.safe_end = self.safe_end.max(last.unwrap_or(0));
         let written = self.unsynced.iter_mut();
         let safe = written.map(|one| {
             one.is_safe = true;
@@ -222,6 +227,7 @@ impl Commit {
                 sequence: last.block.sequence + 1,
                 ordinal: last.block.ordinal + u64::from(last.block.events),
             };
+            self.safe_end = self.safe_end.max(self.readable.sequence);
         }
         synced.into_iter().filter_map(|one| one.receipt).collect()
     }
@@ -313,9 +319,14 @@ impl Commit {
         self.release_at = sequence;
     }
 
+    /// Whether an input waits for room.
+    pub fn is_starving(&self) -> bool {
+        self.starving.is_some()
+    }
+
     /// An output passed something: whether upkeep can make room now that an input waits for.
-    pub fn wants_release(&mut self, lowest_cursor: impl FnOnce() -> Option<u64>) -> bool {
-        let makes_room = self.starving.is_some() && lowest_cursor() >= Some(self.release_at);
+    pub fn wants_release(&mut self, lowest_needed: u64) -> bool {
+        let makes_room = self.is_starving() && lowest_needed >= self.release_at;
         if makes_room {
             self.wanted = self.starving.take();
         }
@@ -325,6 +336,11 @@ impl Commit {
     /// Where what may be read back ends.
     pub fn readable(&self) -> LogEnd {
         self.readable
+    }
+
+    /// What is stored below it is safe, as receipts say.
+    pub fn safe_end(&self) -> u64 {
+        self.safe_end
     }
 
     /// Where the log is known to be synced, as cursors are to say. What a crash tore off lies below where this run began, and

@@ -173,6 +173,11 @@ impl Lane {
         self.in_flight.len() < AHEAD_MAX
     }
 
+    /// Whether it holds more than this, in bytes, or as many batches as it may.
+    pub fn is_behind(&self, size_max: usize) -> bool {
+        self.in_flight_size >= size_max || !self.may_hold()
+    }
+
     /// Whether it holds nothing and takes what it is given.
     pub fn is_idle(&self) -> bool {
         self.in_flight_size == 0 && self.may_hold()

@@ -121,8 +121,7 @@ impl Lanes {
     pub fn part(&mut self, full: &[usize], front: u64, size_max: usize) {
         for &lane in full {
             let lane = &mut self.lanes[lane];
-            let is_behind = lane.in_flight_size() >= size_max || !lane.may_hold();
-            if is_behind && lane.position() == front {
+            if lane.is_behind(size_max) && lane.position() == front {
                 lane.part();
             }
         }

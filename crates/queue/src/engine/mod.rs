@@ -23,9 +23,12 @@
 //! saved with it, as far as it is synced and in so many runs at most ([`crate::cursor::RUNS_MAX`]): a later run reads over it.
 //!
 //! Where a pipeline has an ordered processor (`head`), no output goes on alone ([`DiskOptions::may_part`]): a second pass over
-//! its batches would give different results.
+//! its batches would give different results. The others wait for one that holds more than may be kept in memory.
 //!
 //! An output that *failed* gets nothing more in this run ([`Queue::fail`]): its cursor stays, and nobody waits for it.
+//!
+//! Where such a processor remembers what it saw (`dedupe`), that is kept on disk from time to time, and a restart goes on from there: see
+//! `snapshots.rs`.
 //!
 //! # Loss
 //! Every event that was stored has an ordinal. What lies between two blocks that an output reads one after the other, or is in
@@ -65,6 +68,7 @@ mod line;
 mod open;
 mod phase;
 mod send;
+mod snapshots;
 mod state;
 mod store;
 mod take;
@@ -97,9 +101,11 @@ pub use ticket::Ticket;
 use crate::budget::DiskBudget;
 use crate::log::Log;
 use crate::settings::{DiskSettings, Limits, Mode};
+use crate::snapshot::ProcessorState;
 use crate::spans::Spans;
 use crate::synced::SyncedMark;
 use lane::ReaderSlot;
+use lanes::Recipient;
 use line::Line;
 use state::QueueState;
 use upkeep::Upkeep;
@@ -152,6 +158,8 @@ struct Disk {
     synced: SyncedMark,
     /// Stored events that were counted as lost, each once however many outputs miss it.
     lost: Mutex<Spans>,
+    /// What processors remembered where this run goes on, until somebody takes it.
+    remembered: Mutex<Vec<ProcessorState>>,
     budget: Option<Arc<DiskBudget>>,
     /// What the budget counts for this queue, in bytes.
     accounted: AtomicU64,
@@ -280,6 +288,50 @@ impl Queue {
     /// Lets workers look again: an output has room.
     pub fn wake_workers(&self) {
         self.bell.ring();
+    }
+
+    /// Whether what processors remember is kept for a later run.
+    pub fn keeps_snapshots(&self) -> bool {
+        self.lock().snapshots.is_some()
+    }
+
+    /// What processors remembered before the first batch of this run. Nothing the second time.
+    pub fn take_remembered(&self) -> Vec<ProcessorState> {
+        let disk = self.disk.as_ref();
+        disk.map_or_else(Vec::new, |disk| std::mem::take(&mut disk.remembered.lock()))
+    }
+
+    /// What processors remember after the batch for which [`Entry::asks_snapshot`] holds; none where they cannot say.
+    pub fn keep_snapshot(&self, sequence: u64, states: Option<Vec<ProcessorState>>) {
+        let mut state = self.lock();
+        if let Some(snapshots) = &mut state.snapshots {
+            match states {
+                Some(states) => snapshots.take(sequence + 1, states),
+                None => snapshots.forgo(),
+            }
+        }
+    }
+
+    /// Keeps what processors remember where nothing more will be processed in this run.
+    pub fn keep_last_snapshot(&self, states: impl FnOnce() -> Vec<ProcessorState>) {
+        let position = {
+            let state = self.lock();
+            let (position, lowest) = (state.front.sequence(), state.lowest_cursor());
+            let is_wanted = |it: &snapshots::Snapshots| it.wants_last(position, lowest);
+            state
+                .snapshots
+                .as_ref()
+                .is_some_and(is_wanted)
+                .then_some(position)
+        };
+        let Some(position) = position else { return };
+        let states = states();
+        let mut state = self.lock();
+        // What was dropped lies before it as well.
+        let ordinal = state.lanes.expected_ordinal(Recipient::Front);
+        if let Some(snapshots) = &mut state.snapshots {
+            snapshots.take_last(position, ordinal, states);
+        }
     }
 
     fn wake_all(&self) {

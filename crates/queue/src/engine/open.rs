@@ -10,13 +10,16 @@ use parking_lot::Mutex;
 
 use super::bell::Bell;
 use super::lane::Lane;
+use super::lanes::Recipient;
+use super::snapshots::Snapshots;
 use super::state::QueueState;
 use super::upkeep::Upkeep;
 use super::{Clock, Disk, Queue, steady_clock, wall_clock};
 use crate::budget::DiskBudget;
-use crate::cursor::{CursorFile, Cursors, Loaded, LogEnd};
+use crate::cursor::{CursorFile, Cursors, Loaded, LogEnd, Saved};
 use crate::log::{Log, LogSettings, Recovered, list_segments};
 use crate::settings::{Limits, Mode};
+use crate::snapshot::{FoundSnapshots, ProcessorState, Snapshot, SnapshotFiles};
 use crate::synced::{self, Said, SyncedMark};
 use crate::{DiskSettings, NewOutput, QueueError};
 
@@ -32,6 +35,8 @@ pub struct DiskOptions {
     pub outputs: Vec<String>,
     /// Whether outputs may go on alone: not where a processor needs every batch once, in sequence.
     pub may_part: bool,
+    /// Whether what processors remember is kept for a later run, in mode [`Mode::Everything`]. Outputs may not go on alone then.
+    pub keeps_snapshots: bool,
     /// The disk that several queues share.
     pub budget: Option<Arc<DiskBudget>>,
     /// What the queue counts.
@@ -58,6 +63,7 @@ impl DiskOptions {
             mode: Mode::Everything,
             outputs: outputs.iter().map(|&name| name.to_owned()).collect(),
             may_part: true,
+            keeps_snapshots: false,
             budget: None,
             metrics: Arc::default(),
             diagnostics: Diagnostics::silent(),
@@ -98,6 +104,7 @@ impl Queue {
         // Before anything is touched: a later version is refused wherever it is met.
         list_segments(&*storage)?;
         let loaded = Cursors::load(&storage)?;
+        let snapshots = FoundSnapshots::load(&*storage)?;
         let said = synced::read(&*storage);
         if said == Said::Damaged {
             options.diagnostics.warn(&format!(
@@ -116,13 +123,21 @@ impl Queue {
             options.diagnostics.warn(note);
         }
         let now = (options.steady)();
-        let start = Start::new(&options, loaded, &recovered, log_settings.synced, now);
+        let start = Start::new(
+            &options,
+            loaded,
+            snapshots,
+            &recovered,
+            log_settings.synced,
+            now,
+        );
         log.leave_out(start.never_written.clone());
         if let Some(budget) = &options.budget {
             budget.grow(log.size());
         }
         let disk = Disk {
-            upkeep: Mutex::new(Upkeep::new(start.cursors, start.retired)),
+            upkeep: Mutex::new(Upkeep::new(start.cursors, start.retired, start.files)),
+            remembered: Mutex::new(start.remembered),
             is_note_due: false.into(),
             synced: SyncedMark::default(),
             lost: Mutex::default(),
@@ -181,6 +196,10 @@ struct Start {
     cursors: Vec<Option<CursorFile>>,
     /// Cursors of outputs that are not configured any more.
     retired: Vec<CursorFile>,
+    /// Where snapshots are written.
+    files: SnapshotFiles,
+    /// What processors remembered there.
+    remembered: Vec<ProcessorState>,
     /// Events that were synced, are gone from the end of the log, and were not passed by every output.
     lost: Range<u64>,
     /// Events that some output passed before they were stored, which they never were: the log goes on behind them.
@@ -192,22 +211,19 @@ impl Start {
     fn new(
         options: &DiskOptions,
         loaded: Loaded,
+        snapshots: FoundSnapshots,
         recovered: &Recovered,
         end: LogEnd,
         now: i64,
     ) -> Self {
         let found = loaded.cursors;
-        // A cursor may be ahead of the log: what was passed from memory need not have been written before a crash. Its
-        // sequences must not be given out again.
         let saved = || found.iter().map(CursorFile::saved);
-        let next_sequence = saved()
-            .map(|saved| saved.sequence)
-            .fold(recovered.next_sequence.max(end.sequence), u64::max);
-        let next_ordinal = saved()
-            .map(|saved| saved.ordinal)
-            .fold(recovered.next_ordinal.max(end.ordinal), u64::max);
+        let next = next(saved(), &snapshots, recovered, end);
         let mut known = loaded.damaged;
         known.extend(saved().flat_map(|saved| saved.outputs.clone()));
+        let has_cursor = |name: &String| saved().any(|saved| saved.output == *name);
+        let misses_cursors = !known.iter().all(has_cursor);
+        let remembered = Remembered::new(options, snapshots, &found, misses_cursors);
         let mut found = found;
         let mut cursors = Vec::new();
         let mut lanes = Vec::new();
@@ -220,13 +236,7 @@ impl Start {
                 Some(file) => (file.saved().sequence, file.saved().ordinal),
                 None => {
                     let is_new = !known.contains(name) && !known.is_empty();
-                    let from_now = is_new && options.settings.new_output == NewOutput::Now;
-                    say_begin(options, name, is_new, recovered, from_now);
-                    // Of a log that is gone as a whole nobody knows what of it this output had passed.
-                    match from_now || recovered.is_empty() {
-                        true => (next_sequence, next_ordinal),
-                        false => (recovered.oldest_sequence, recovered.oldest_ordinal),
-                    }
+                    first_place(options, name, is_new, recovered, next).max(remembered.place())
                 }
             };
             let passed = passed.unwrap_or_default();
@@ -238,7 +248,7 @@ impl Start {
             true => positions.max(),
             false => positions.min(),
         };
-        let front = front.unwrap_or(next_sequence);
+        let front = remembered.begins_at(front.unwrap_or(next.sequence));
         for lane in &mut lanes {
             if options.may_part && lane.position() < front {
                 lane.part();
@@ -247,17 +257,128 @@ impl Start {
         let behind = lanes.iter().filter(|lane| lane.position() < end.sequence);
         let there = behind.map(|lane| recovered.next_ordinal.max(lane.ordinal()));
         let lost = there.min().unwrap_or(end.ordinal)..end.ordinal;
-        let next = LogEnd {
-            sequence: next_sequence,
-            ordinal: next_ordinal,
-        };
+        let mut state = QueueState::with_lanes(lanes, front, next, end, now);
+        let (files, remembered) = remembered.put_into(&mut state, options);
         Self {
             lost,
-            never_written: recovered.next_ordinal.max(end.ordinal)..next_ordinal,
-            state: QueueState::with_lanes(lanes, front, next, end, now),
+            never_written: recovered.next_ordinal.max(end.ordinal)..next.ordinal,
+            state,
             cursors,
             retired: found,
+            files,
+            remembered,
         }
+    }
+}
+
+/// Where the log goes on. A cursor may be ahead of the log: what was passed from memory need not have been written before a crash. Its
+/// sequences must not be given out again.
+fn next<'a>(
+    saved: impl Iterator<Item = &'a Saved> + Clone,
+    snapshots: &FoundSnapshots,
+    recovered: &Recovered,
+    end: LogEnd,
+) -> LogEnd {
+    let sequences = saved.clone().map(|saved| saved.sequence);
+    let ordinals = saved.map(|saved| saved.ordinal);
+    LogEnd {
+        sequence: sequences
+            .chain([snapshots.highest()])
+            .fold(recovered.next_sequence.max(end.sequence), u64::max),
+        ordinal: ordinals.fold(recovered.next_ordinal.max(end.ordinal), u64::max),
+    }
+}
+
+/// Where an output begins that has no cursor.
+fn first_place(
+    options: &DiskOptions,
+    name: &str,
+    is_new: bool,
+    recovered: &Recovered,
+    next: LogEnd,
+) -> (u64, u64) {
+    let from_now = is_new && options.settings.new_output == NewOutput::Now;
+    say_begin(options, name, is_new, recovered, from_now);
+    // Of a log that is gone as a whole nobody knows what of it this output had passed.
+    match from_now || recovered.is_empty() {
+        true => (next.sequence, next.ordinal),
+        false => (recovered.oldest_sequence, recovered.oldest_ordinal),
+    }
+}
+
+/// Where processors that remember what they saw go on.
+struct Remembered {
+    /// The snapshot, with the number of its file.
+    base: Option<(usize, Snapshot)>,
+    /// The lowest cursor, also of outputs that are not configured now: they may be again, and then need the same of processors.
+    lowest: Option<LogEnd>,
+}
+
+impl Remembered {
+    /// `misses_cursors` where an output had a cursor that is gone.
+    fn new(
+        options: &DiskOptions,
+        snapshots: FoundSnapshots,
+        cursors: &[CursorFile],
+        misses_cursors: bool,
+    ) -> Self {
+        if !options.keeps_snapshots {
+            return Self {
+                base: None,
+                lowest: None,
+            };
+        }
+        let lowest = (!cursors.is_empty()).then(|| passed(cursors));
+        let is_there = !snapshots.is_empty();
+        let highest = lowest.map_or(u64::MAX, |lowest| lowest.sequence);
+        let base = match misses_cursors {
+            false => snapshots.at_most(highest),
+            true => (snapshots.earliest()).filter(|(_, base)| base.position <= highest),
+        };
+        if is_there && base.is_none() {
+            options.diagnostics.warn(
+                "what processors remembered cannot be used, because an output has not come that far: they remember nothing now",
+            );
+        }
+        Self { base, lowest }
+    }
+
+    /// Its sequence and ordinal. What processors made of older batches is not known any more.
+    fn place(&self) -> (u64, u64) {
+        let place = |(_, base): &(usize, Snapshot)| (base.position, base.ordinal);
+        self.base.as_ref().map(place).unwrap_or_default()
+    }
+
+    /// Where processors go on, if without it that were `front`.
+    fn begins_at(&self, front: u64) -> u64 {
+        match (&self.base, self.lowest) {
+            (Some((_, base)), _) => base.position,
+            (None, Some(lowest)) => front.min(lowest.sequence),
+            (None, None) => front,
+        }
+    }
+
+    /// Tells the queue of it; where the next ones are written, and the states.
+    fn put_into(
+        self,
+        state: &mut QueueState,
+        options: &DiskOptions,
+    ) -> (SnapshotFiles, Vec<ProcessorState>) {
+        let disk_max = options.settings.max_bytes.0;
+        let files = SnapshotFiles::keeping(self.base.as_ref().map(|(file, _)| *file));
+        if let Some((_, base)) = self.base {
+            state.snapshots = Some(Snapshots::going_on(&base, disk_max));
+            return (files, base.states);
+        }
+        if options.keeps_snapshots {
+            let position = state.front.sequence();
+            let expected = state.lanes.expected_ordinal(Recipient::Front);
+            let ordinal = self
+                .lowest
+                .map_or(expected, |lowest| expected.min(lowest.ordinal));
+            state.snapshots = Some(Snapshots::beginning(position, ordinal, disk_max));
+        }
+        (files, Vec::new())
     }
 }
 

@@ -9,6 +9,7 @@ use super::front::{Front, Waiting};
 use super::lane::Lane;
 use super::lanes::{Lanes, Recipient};
 use super::phase::QueuePhase;
+use super::snapshots::Snapshots;
 use crate::cursor::LogEnd;
 
 /// What a queue holds.
@@ -32,6 +33,8 @@ pub struct QueueState {
     /// When what is held came in.
     pub arrivals: Arrivals,
     pub phase: QueuePhase,
+    /// Where processors remember what they saw.
+    pub snapshots: Option<Snapshots>,
 }
 
 impl QueueState {
@@ -56,6 +59,7 @@ impl QueueState {
             lanes: Lanes::new(lanes, now),
             arrivals: Arrivals::default(),
             phase: QueuePhase::default(),
+            snapshots: None,
         }
     }
 
@@ -87,6 +91,20 @@ impl QueueState {
     pub fn lowest_cursor(&self) -> u64 {
         let lowest = self.lanes.lowest_cursor();
         lowest.unwrap_or_else(|| self.front.next_sequence())
+    }
+
+    /// The lowest sequence that is needed of the log, by outputs or by what processors remember.
+    pub fn lowest_needed(&self) -> u64 {
+        let lowest = self.lowest_cursor();
+        let base = self.snapshots.as_ref().map_or(lowest, Snapshots::base);
+        // What is dropped is not processed again either.
+        lowest.min(base.max(self.lanes.floor()))
+    }
+
+    /// Whether the first batch that waits may be given: where processors remember what they saw, only what is safe in the log.
+    pub fn may_give(&self) -> bool {
+        let is_safe = |first: &Waiting| first.sequence < self.commit.safe_end();
+        self.snapshots.is_none() || self.front.first().is_none_or(is_safe)
     }
 
     /// These outputs go on with this sequence, before which so many events were stored, ever.

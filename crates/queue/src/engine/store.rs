@@ -54,16 +54,20 @@ impl Queue {
         }
         let stored: u64 = blocks.iter().map(Block::stored_size).sum();
         self.metrics.bytes(stored as usize);
-        let resolved = {
+        let (resolved, wakes) = {
             let mut state = self.lock();
             state.commit.finish_writing(stored);
             disk.account(&state);
-            match disk.settings.durability {
+            let resolved = match disk.settings.durability {
                 Durability::Interval => state.commit.trust_written(),
                 Durability::Fsync => Resolved::new(),
-            }
+            };
+            (resolved, state.snapshots.is_some())
         };
         self.resolve(resolved);
+        if wakes {
+            self.bell.ring();
+        }
         self.resume();
         Ok(true)
     }
@@ -87,7 +91,8 @@ impl Queue {
         let (resolved, wakes, end) = {
             let mut state = self.lock();
             let resolved = state.commit.finish_sync();
-            (resolved, state.somebody_reads(), state.commit.readable())
+            let wakes = state.somebody_reads() || state.snapshots.is_some();
+            (resolved, wakes, state.commit.readable())
         };
         disk.synced.advance(&*disk.storage, end);
         self.resolve(resolved);

@@ -40,6 +40,8 @@ pub struct Entry {
     /// How many batches the outputs that go on together got before it. None where one gets it alone, so that its rows have been
     /// processed once before.
     pub turn: Option<u64>,
+    /// Whether processors are asked for what they remember after it: [`Queue::keep_snapshot`] waits for that.
+    pub asks_snapshot: bool,
     /// To be passed by every one of `lanes`.
     pub ticket: Arc<Ticket>,
 }
@@ -187,8 +189,12 @@ impl Queue {
         let Some(disk) = &self.disk else {
             return self.give_waiting(state);
         };
-        disk.part(state, &full);
-        if state.front.first().is_some() {
+        if !disk.part(state, &full) {
+            return Choice::Wait;
+        }
+        if state.snapshots.as_ref().is_some_and(|it| !it.has_base()) || !state.may_give() {
+            Choice::Wait
+        } else if state.front.first().is_some() {
             self.give_waiting(state)
         } else if front < readable_end {
             Choice::Read(Recipient::Front, disk.front.clone())
@@ -253,6 +259,10 @@ impl Queue {
             .lanes
             .give(recipient, what.sequence, weight, what.ordinal_end);
         let turn = (recipient == Recipient::Front).then(|| state.front.give(what.sequence));
+        let asks_snapshot = match (&mut state.snapshots, turn, what.ordinal_end) {
+            (Some(snapshots), Some(_), Some(end)) => snapshots.ask(what.size, end),
+            _ => false,
+        };
         let ticket = Ticket {
             queue: self.clone(),
             sequence: what.sequence,
@@ -269,6 +279,7 @@ impl Queue {
         Entry {
             sequence: what.sequence,
             lanes,
+            asks_snapshot,
             turn,
             ticket: Arc::new(ticket),
         }
@@ -323,7 +334,9 @@ impl Queue {
             ordinal_end: Some(found.ordinal_end()),
             is_held: false,
         };
-        if !state.lanes.is_wanted(recipient, what.sequence) {
+        // Processors that remember what they saw get everything.
+        let is_wanted = state.snapshots.is_some() && what.sequence >= state.lanes.floor();
+        if !is_wanted && !state.lanes.is_wanted(recipient, what.sequence) {
             state.skip_to(recipient, found.sequence + 1, found.ordinal_end());
             return Ok(None);
         }
@@ -447,18 +460,23 @@ impl Disk {
     }
 
     /// Lets those of the `full` outputs go on alone that hold more than is kept in memory for them, where the log has
-    /// everything from here on. Others take what they get.
-    fn part(&self, state: &mut QueueState, full: &[usize]) {
+    /// everything from here on. Where none may go on alone, the others have to wait for them, which this tells.
+    fn part(&self, state: &mut QueueState, full: &[usize]) -> bool {
+        let size_max = self.settings.cache_bytes.bytes();
+        if !self.may_part {
+            return !full
+                .iter()
+                .any(|&lane| state.lanes.of(lane).is_behind(size_max));
+        }
         let is_stored = match self.mode {
             Mode::Everything => true,
             Mode::Overflow => state.front.is_next_stored(),
         };
-        if self.may_part && is_stored {
+        if is_stored {
             let front = state.front.sequence();
-            state
-                .lanes
-                .part(full, front, self.settings.cache_bytes.bytes());
+            state.lanes.part(full, front, size_max);
         }
+        true
     }
 }
 

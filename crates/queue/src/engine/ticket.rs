@@ -115,8 +115,10 @@ impl Ticket {
             if is_last {
                 self.account_end(state);
             }
-            let QueueState { commit, lanes, .. } = state;
-            let makes_room = commit.wants_release(|| lanes.lowest_cursor());
+            let makes_room = state.commit.is_starving() && {
+                let lowest = state.lowest_needed();
+                state.commit.wants_release(lowest)
+            };
             (may_hold_again, makes_room)
         };
         if makes_room {

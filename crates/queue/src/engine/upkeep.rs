@@ -13,6 +13,7 @@ use super::{Disk, Queue};
 use crate::WhenFull;
 use crate::cursor::{CursorFile, Saved};
 use crate::log::{BlockReader, FoundBlock, LogEnd};
+use crate::snapshot::SnapshotFiles;
 
 /// The counter of events that made room for others.
 pub const DROPPED_OLDEST: &str = "dropped_oldest";
@@ -26,6 +27,8 @@ pub struct Upkeep {
     cursors: Vec<Option<CursorFile>>,
     /// Cursors of outputs that are not configured any more.
     retired: Vec<CursorFile>,
+    /// Where what processors remember is written.
+    snapshots: SnapshotFiles,
     /// Looks at the oldest batch that some output has not passed.
     sweeper: Option<Sweeper>,
     failed: bool,
@@ -38,10 +41,15 @@ struct Sweeper {
 }
 
 impl Upkeep {
-    pub fn new(cursors: Vec<Option<CursorFile>>, retired: Vec<CursorFile>) -> Self {
+    pub fn new(
+        cursors: Vec<Option<CursorFile>>,
+        retired: Vec<CursorFile>,
+        snapshots: SnapshotFiles,
+    ) -> Self {
         Self {
             cursors,
             retired,
+            snapshots,
             sweeper: None,
             failed: false,
         }
@@ -94,6 +102,7 @@ impl Queue {
 
     /// `wanted` is for what somebody wants room.
     fn tidy(&self, disk: &Disk, upkeep: &mut Upkeep, wanted: Option<Wanted>) -> io::Result<()> {
+        self.write_snapshot(disk, upkeep)?;
         // What all outputs have passed goes before anything is dropped.
         self.save_cursors(disk, upkeep)?;
         if let Some(wanted) = wanted {
@@ -185,7 +194,40 @@ impl Queue {
             }
         }
         if let Some(lowest) = lowest {
-            disk.log.release(lowest)?;
+            let needed = {
+                let mut state = self.lock();
+                let is_new = state
+                    .snapshots
+                    .as_mut()
+                    .is_some_and(|it| it.advance(lowest));
+                if is_new {
+                    upkeep.snapshots.keep_last();
+                }
+                state.lowest_needed()
+            };
+            disk.log.release(lowest.min(needed))?;
+        }
+        Ok(())
+    }
+
+    /// Writes what processors remember, where that is wanted.
+    fn write_snapshot(&self, disk: &Disk, upkeep: &mut Upkeep) -> io::Result<()> {
+        let (snapshot, synced_end) = {
+            let state = self.lock();
+            let snapshots = state.snapshots.as_ref();
+            let snapshot = snapshots.and_then(|it| it.to_write(state.commit.readable().sequence));
+            (snapshot, state.commit.synced_end().sequence)
+        };
+        let Some(snapshot) = snapshot else {
+            return Ok(());
+        };
+        if snapshot.position > synced_end {
+            disk.log.sync_found()?;
+        }
+        upkeep.snapshots.write(&*disk.storage, &snapshot)?;
+        self.metrics.count("snapshots", 1);
+        if let Some(snapshots) = &mut self.lock().snapshots {
+            snapshots.written(&snapshot);
         }
         Ok(())
     }

@@ -370,6 +370,20 @@ impl Log {
         scan::infos(segments, end)
     }
 
+    /// Syncs what was found when the log was opened, of which a process that was killed may not have synced the last part.
+    ///
+    /// # Errors
+    /// The system did not say that everything is on disk.
+    pub fn sync_found(&self) -> io::Result<()> {
+        for segment in self.first_of_segments() {
+            self.shared
+                .storage
+                .open(&segment_name(segment.number))?
+                .sync()?;
+        }
+        Ok(())
+    }
+
     /// These events never were on disk, and are not missed: the log goes on behind them. Said before the first append.
     pub fn leave_out(&self, ordinals: Range<u64>) {
         self.shared.index().never_durable.insert(ordinals);

@@ -16,7 +16,7 @@ use fastrand::Rng;
 use parking_lot::{Mutex, MutexGuard};
 use queue::cursor::{Cursors, Examined, Saved};
 use queue::log::{BLOCK_HEADER, Log, LogSettings, QUARANTINE};
-use queue::{Durability, Mode, Offer, Queue, QueuePhase, Refused, Taken};
+use queue::{Durability, Entry, Mode, Offer, Queue, QueuePhase, Refused, Taken, WhenFull};
 
 use self::model::Model;
 use self::settings::Setup;
@@ -281,9 +281,10 @@ impl World {
                     )
                 });
                 self.poll();
-                let mut model = self.model();
-                model.give(&batch, &entry);
-                drop(model);
+                self.model().give(&batch, &entry);
+                if self.setup.keeps_snapshots {
+                    self.remember(&batch, &entry);
+                }
                 self.check_missed();
             }
             Ok(Some(Taken::Lost(entry))) => {
@@ -295,6 +296,9 @@ impl World {
                     || disk.failures() > 0
                     || disk.is_down();
                 assert!(may_lose, "sequence {} is lost", entry.sequence);
+                if entry.asks_snapshot {
+                    queue.keep_snapshot(entry.sequence, None);
+                }
                 self.model().give_lost(entry.turn, &entry.lanes);
                 for lane in &entry.lanes {
                     entry.ticket.pass(lane.lane);
@@ -306,6 +310,29 @@ impl World {
                 assert!(may_fail, "a read failed: {failure}");
             }
         }
+    }
+
+    /// A processor gets the batch, and is asked now and then for what it remembers.
+    fn remember(&self, batch: &Batch, entry: &Entry) {
+        let is_exact = self.is_exact();
+        let mut model = self.model();
+        model.remember(entry.sequence, Content::of(batch).number, is_exact);
+        if entry.asks_snapshot {
+            let states = model.states();
+            drop(model);
+            self.note(|| format!("remembers up to {}", entry.sequence));
+            self.queue().keep_snapshot(entry.sequence, Some(states));
+        }
+    }
+
+    /// Whether processors see every batch once and in sequence, however often the machine stops.
+    fn is_exact(&self) -> bool {
+        let settings = &self.setup.settings;
+        // A power cut takes back what was read after a sync that failed, and with intervals what was acknowledged.
+        let is_strict = settings.durability == Durability::Fsync && self.disk().failures() == 0;
+        let is_kept = is_strict || !self.was_cut.load(Relaxed);
+        let is_dropped = settings.max_age.is_some() || settings.when_full == WhenFull::DropOldest;
+        is_kept && !is_dropped && !self.setup.flips
     }
 
     fn check_missed(&self) {
@@ -466,8 +493,13 @@ impl World {
         self.stage.show(&disk);
         self.is_rewriting.store(false, Relaxed);
         self.failures_before.store(disk.failures(), Relaxed);
-        *lock(&self.queue) = Some(opened.expect("it always starts"));
+        let queue = opened.expect("it always starts");
         self.model().begin_run(outputs, saved(&disk));
+        if self.setup.keeps_snapshots {
+            let is_exact = self.is_exact();
+            self.model().recall(&queue.take_remembered(), is_exact);
+        }
+        *lock(&self.queue) = Some(queue);
         let me = self.me.clone();
         disk.set_hook(Some(Arc::new(move |kind, name| {
             if let Some(world) = me.upgrade() {
@@ -543,6 +575,7 @@ impl World {
         disk.set_capacity(None);
         let queue = self.queue();
         queue.close(QueuePhase::Leaving);
+        queue.keep_last_snapshot(|| self.model().states());
         let written = loop {
             match queue.write_step() {
                 Ok(true) => {}
@@ -589,6 +622,8 @@ impl World {
             }
             self.check();
         }
+        self.queue().keep_last_snapshot(|| self.model().states());
+        self.act(Action::Upkeep);
         self.model().expect_nothing_more();
         self.check_missed();
         let left = disk.size_of("segment-");

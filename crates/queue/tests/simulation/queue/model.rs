@@ -6,7 +6,7 @@ use std::sync::Arc;
 use batch::Batch;
 use component::Receipt;
 use queue::cursor::Saved;
-use queue::{Entry, LaneTurn, Ticket};
+use queue::{Entry, LaneTurn, ProcessorState, Ticket};
 
 use crate::support::batches::Content;
 
@@ -65,6 +65,39 @@ pub struct Model {
     pub given: u64,
     /// Events that policies dropped in earlier runs.
     pub dropped_before: u64,
+    /// What a processor remembers.
+    memory: Memory,
+    /// What it remembered after each sequence, when it first got there, and which batch that was.
+    remembered: BTreeMap<u64, (Memory, u64)>,
+    /// The part of that which a power cut may have taken back.
+    unsure: BTreeMap<u64, (Memory, u64)>,
+}
+
+/// What a processor remembers: all batches that it has seen, and in which order.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Memory {
+    /// The sequence after the last one.
+    position: u64,
+    /// A hash of their numbers.
+    hash: u64,
+}
+
+impl Memory {
+    fn state(self) -> ProcessorState {
+        ProcessorState {
+            name: "memory".to_owned(),
+            fingerprint: 1,
+            bytes: [self.position.to_le_bytes(), self.hash.to_le_bytes()].concat(),
+        }
+    }
+
+    fn of(states: &[ProcessorState]) -> Self {
+        let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
+        states.first().map_or_else(Self::default, |state| Self {
+            position: number(&state.bytes[..8]),
+            hash: number(&state.bytes[8..]),
+        })
+    }
 }
 
 impl Model {
@@ -126,6 +159,7 @@ impl Model {
             lanes,
             turn,
             ticket,
+            ..
         }: &Entry,
     ) {
         let sequence = *sequence;
@@ -160,6 +194,53 @@ impl Model {
             output.pass_over(number, &self.sent);
             let ticket = Arc::clone(ticket);
             output.held.push_back(Held { number, ticket });
+        }
+    }
+
+    /// A processor that remembers what it saw gets a batch; `is_exact` where nothing can be missing from what it saw.
+    pub fn remember(&mut self, sequence: u64, number: u64, is_exact: bool) {
+        let Memory { position, hash } = self.memory;
+        assert!(position <= sequence, "{sequence} comes after {position}");
+        self.memory = Memory {
+            position: sequence + 1,
+            hash: (hash ^ (number + 1))
+                .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+                .rotate_left(17),
+        };
+        let new = (self.memory, number);
+        let first = *self.remembered.entry(sequence).or_insert(new);
+        assert!(
+            first == new || !is_exact,
+            "after sequence {sequence} it remembers {new:?}, which was {first:?} before",
+        );
+    }
+
+    /// What the processor remembers now.
+    pub fn states(&self) -> Vec<ProcessorState> {
+        vec![self.memory.state()]
+    }
+
+    /// What the processor remembers in a new run.
+    pub fn recall(&mut self, states: &[ProcessorState], is_exact: bool) {
+        self.memory = Memory::of(states);
+        let position = self.memory.position;
+        let unsure = std::mem::take(&mut self.unsure);
+        let last = unsure.range(..position).next_back();
+        if last.is_some_and(|(_, (memory, _))| *memory == self.memory) {
+            // It was on disk.
+            let there = unsure.range(..position);
+            self.remembered
+                .extend(there.map(|(sequence, one)| (*sequence, *one)));
+        }
+        let last = self.remembered.range(..position).next_back();
+        let before = last.map_or_else(Memory::default, |(_, (memory, _))| *memory);
+        assert!(
+            before == self.memory || !is_exact,
+            "it begins with {:?}, which was {before:?} before",
+            self.memory
+        );
+        if !is_exact {
+            self.remembered.clear();
         }
     }
 
@@ -257,6 +338,12 @@ impl Model {
 
     /// The power was cut: what was not synced may be missing, and cursors may be older ones.
     pub fn cut_power(&mut self) {
+        // What was read back before it was synced was seen, and may be gone.
+        let is_unsynced = |(_, (_, number)): &(&u64, &(Memory, u64))| !self.sent[number].is_synced;
+        let first = self.remembered.iter().find(is_unsynced);
+        if let Some(first) = first.map(|(sequence, _)| *sequence) {
+            self.unsure = self.remembered.split_off(&first);
+        }
         self.excuse_unsynced();
         for output in self.outputs.values_mut() {
             output.no_repeat_below = 0;

@@ -20,6 +20,8 @@ pub struct Setup {
     limits: Limits,
     outputs: usize,
     may_part: bool,
+    /// Whether processors remember what they saw.
+    pub keeps_snapshots: bool,
     /// Whether outputs come and go.
     pub changes_outputs: bool,
     /// Bytes of a document, which may be twenty times as many now and then.
@@ -55,17 +57,20 @@ impl Setup {
             orphan_retention: Period::from_secs(1 << 32),
             ..DiskSettings::default()
         };
+        let mode = one_of(
+            random,
+            &[Mode::Everything, Mode::Everything, Mode::Overflow],
+        );
+        let keeps_snapshots = mode == Mode::Everything && random.bool();
         Self {
-            mode: one_of(
-                random,
-                &[Mode::Everything, Mode::Everything, Mode::Overflow],
-            ),
+            mode,
             limits: Limits {
                 size_max: one_of(random, &[1, 2000, 50_000]),
                 events_max: one_of(random, &[10, 1000]),
             },
             outputs: random.usize(1..4),
-            may_part: random.bool(),
+            may_part: random.bool() && !keeps_snapshots,
+            keeps_snapshots,
             changes_outputs: random.u8(..4) == 0,
             document_max: one_of(random, &[10, 100, 1000]),
             flips: random.u8(..4) == 0,
@@ -102,6 +107,7 @@ impl Setup {
             mode: self.mode,
             limits: self.limits,
             may_part: self.may_part,
+            keeps_snapshots: self.keeps_snapshots,
             clock: Arc::new(move || clock.load(Relaxed)),
             ..DiskOptions::new(self.settings.clone(), &names)
         };
