@@ -3,6 +3,7 @@
 //! Adding one touches its own file and two lines here: its module and its place in [`SPECS`].
 
 mod date;
+mod dedupe;
 mod dissect;
 mod drop_;
 mod geoip;
@@ -32,6 +33,7 @@ use component::Spec;
 /// Every processor, by name.
 pub static SPECS: &[Spec] = &[
     date::SPEC,
+    dedupe::SPEC,
     dissect::SPEC,
     drop_::SPEC,
     geoip::SPEC,

@@ -532,6 +532,7 @@ fn meant(name: &str) -> Option<&'static str> {
         "project" | "select" => "keep",
         "move" | "mv" => "rename",
         "abbreviate" | "shorten" | "trunc" => "truncate",
+        "dedup" | "deduplicate" | "distinct" | "uniq" | "unique" => "dedupe",
         "first" | "limit" | "take" => "head",
         "decode_json" | "jq" | "parse_json" => "json",
         "parse_kv" | "keyvalue" | "key_value" => "kv",
