@@ -1,6 +1,106 @@
 //! The processor `dedupe`.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
 use crate::program::{Folder, millpond};
+use crate::running::{Service, append};
+use serde_json::Value;
+use testkit::ports::free_port;
+
+/// Lines with a number and a key, of which a later one often repeats an earlier one.
+struct Lines {
+    rng: fastrand::Rng,
+    /// The number of the first line with each key.
+    first: BTreeMap<u64, u64>,
+    count: u64,
+}
+
+impl Lines {
+    fn next(&mut self) -> String {
+        let (key, number) = (self.rng.u64(..20_000), self.count);
+        self.count += 1;
+        self.first.entry(key).or_insert(number);
+        format!("{{\"n\":{number},\"k\":\"key {key}\"}}\n")
+    }
+}
+
+/// Kills a pipeline with `dedupe` and a disk queue again and again while a log grows, and looks at what one of its outputs got. `others` are
+/// further outputs that it has until the last run.
+fn kill_again_and_again(kills: usize, others: &str) {
+    let folder = Folder::new();
+    let (log, out, data) = (
+        folder.path("a.ndjson"),
+        folder.path("out.ndjson"),
+        folder.path("data"),
+    );
+    let seed = fastrand::u64(..);
+    println!("seed {seed}");
+    let rng = fastrand::Rng::with_seed(seed);
+    let mut lines = Lines {
+        rng,
+        first: BTreeMap::new(),
+        count: 0,
+    };
+    let configuration = |follow: bool, others: &str| {
+        format!(
+            "data_dir: '{data}'
+api: false
+pipelines:
+  one:
+    input:
+      file: {{ paths: ['{log}'], follow: {follow} }}
+    queue: {{ disk: {{ max_bytes: 8MiB, segment_bytes: 256KiB, min_free_bytes: 0 }} }}
+    processors:
+      - dedupe: {{ fields: [k], max_keys: 100k }}
+    outputs:
+      - file: {{ path: '{out}' }}
+{others}"
+        )
+    };
+    let path = folder.write("run.yaml", configuration(true, others));
+    for _ in 0..kills {
+        let more: String = (0..4_000).map(|_| lines.next()).collect();
+        append(&log, &more);
+        let service = Service::start(&folder, &["run", &path]);
+        std::thread::sleep(Duration::from_millis(lines.rng.u64(50..400)));
+        service.kill();
+    }
+    let path = folder.write("last.yaml", configuration(false, ""));
+    let ended = millpond(&["run", &path]).expect(0);
+    assert!(!ended.err.contains("remembers nothing"), "{}", ended.err);
+    let numbers: BTreeSet<u64> = folder
+        .read("out.ndjson")
+        .lines()
+        .map(|line| {
+            serde_json::from_str::<Value>(line).expect("JSON")["n"]
+                .as_u64()
+                .expect("a number")
+        })
+        .collect();
+    let expected: BTreeSet<u64> = lines.first.values().copied().collect();
+    let (missing, more) = (
+        expected.difference(&numbers).count(),
+        numbers.difference(&expected).count(),
+    );
+    assert_eq!((missing, more), (0, 0), "of {} keys", expected.len());
+    assert!(
+        std::path::Path::new(&data)
+            .join("queue/one/snapshot-a")
+            .exists()
+    );
+}
+
+#[test]
+fn one_event_of_each_key_passes_after_kills() {
+    kill_again_and_again(30, "");
+}
+
+#[test]
+fn one_event_of_each_key_passes_after_kills_beside_an_output_that_is_away() {
+    let away = format!("      - tcp: {{ to: '127.0.0.1:{}' }}\n", free_port());
+    kill_again_and_again(10, &away);
+}
 
 #[test]
 fn repeats_are_the_same_whatever_the_workers() {

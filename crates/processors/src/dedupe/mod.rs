@@ -1,7 +1,7 @@
 //! `dedupe`: drops events that repeat an earlier one.
 //!
 //! It is ordered, so that the result is the same with any number of workers. What is remembered of an event is its time and a hash
-//! of its values with 128 bits ([`sip`]), keyed with a secret of this process. With a million keys remembered, an event is mistaken for another one
+//! of its values with 128 bits ([`sip`]), keyed with a secret of this installation. With a million keys remembered, an event is mistaken for another one
 //! with a probability of 10^6 / 2^128, about 3 in 10^33, also if somebody chooses the values who knows everything but the secret. The result therefore does not depend on the secret.
 
 mod recent;
@@ -90,10 +90,11 @@ can be 48 bytes. When there are `max_keys`, the next event that passes takes the
 Keys that were forgotten in this way are counted as `keys_forgotten`; with `within`, only those whose time was less than `within` away from that of the event that took their place. As long as it is
 0 and times are in order, `max_keys` lets nothing pass that `within` would drop.
 
-Of the values, a hash of 128 bits is remembered (SipHash with a key that is chosen at random when the process starts). With 1,000,000 keys, an event is dropped by mistake with a probability of
+Of the values, a hash of 128 bits is remembered (SipHash with a key that is chosen at random when nothing is remembered yet). With 1,000,000 keys, an event is dropped by mistake with a probability of
 3 in 10^33. Whoever can send events, but cannot read the memory of the process, cannot make that more likely.
 
-**Order.** Events are compared in the order of the input, with the same result for any number of workers. Nothing is remembered across a restart, nor across a reload that changes the pipeline.
+**Order.** Events are compared in the order of the input, with the same result for any number of workers. What is remembered lasts over restarts, crashes and reloads where the pipeline has a disk queue (page
+`queue`, \"What processors remember\"), and until the settings of `dedupe` change. Without one, and below an output, nothing is remembered across a restart or a reload that changes the pipeline.
 With `if`, only the events for which it is true are compared and remembered. With a disk queue and several outputs, what one that lags has not accepted
 stays in memory (page `queue`, \"When outputs keep up\"); below an output, `dedupe` does not have this effect.
 ";
@@ -221,6 +222,18 @@ impl Processor for Dedupe {
         }
         batch.drop_rows(&dropped, &self.reason);
         Failures::none()
+    }
+
+    fn remembers(&self) -> bool {
+        true
+    }
+
+    fn save(&self) -> Vec<u8> {
+        self.recent.save()
+    }
+
+    fn restore(&mut self, saved: &[u8]) -> Result<(), String> {
+        self.recent.restore(saved)
     }
 
     fn reads(&self) -> Vec<Arc<FieldRead>> {

@@ -5,12 +5,16 @@
 //! the fingerprint, so that a key is only looked at if it is almost certainly the right one, and a slot can be moved without looking at
 //! its key. Fingerprints come from a secret hash, so that nobody can choose keys that meet in the index.
 //!
-//! The state is the secret, the ring and the place of its oldest key: plain data. The index follows from it.
+//! The state is the secret, the ring and the place of its oldest key: plain data. The index follows from it. It is saved as numbers of 8
+//! bytes, little-endian: the version, the two parts of the secret, the place of the oldest key, and three for each key.
 
 use super::sip::{Fingerprint, SipKey};
 
 /// The most keys that can be remembered: a place in the ring plus one has 32 bits.
 pub(super) const KEYS_MAX: u64 = 1_000_000_000;
+
+/// The version of what is saved.
+const VERSION: u64 = 1;
 
 /// How many keys there is room for at first.
 const FIRST_KEYS: usize = 1024;
@@ -97,6 +101,54 @@ impl RecentKeys {
         }
         self.remember(hash, fingerprint, time);
         true
+    }
+
+    /// What another run needs to go on.
+    pub fn save(&self) -> Vec<u8> {
+        let mut saved = Vec::with_capacity(8 * (4 + 3 * self.ring.len()));
+        saved.extend(VERSION.to_le_bytes());
+        saved.extend(self.secret.to_bytes().as_flattened());
+        saved.extend((self.oldest as u64).to_le_bytes());
+        for PassedKey { fingerprint, time } in &self.ring {
+            saved.extend(fingerprint[0].to_le_bytes());
+            saved.extend(fingerprint[1].to_le_bytes());
+            saved.extend(time.to_le_bytes());
+        }
+        saved
+    }
+
+    /// Goes on from what was saved with the same settings.
+    ///
+    /// # Errors
+    /// It cannot be read, and why.
+    pub fn restore(&mut self, saved: &[u8]) -> Result<(), String> {
+        let (numbers, rest) = saved.as_chunks::<8>();
+        let ([version, first, second, oldest, keys @ ..], []) = (numbers, rest) else {
+            return Err("what was kept is too short".to_owned());
+        };
+        if *version != VERSION.to_le_bytes() {
+            return Err("it was kept by a later version of Millpond".to_owned());
+        }
+        let (keys, rest) = keys.as_chunks::<3>();
+        let oldest = u64::from_le_bytes(*oldest) as usize;
+        if !rest.is_empty() || keys.len() > self.max_keys || oldest >= keys.len().max(1) {
+            return Err("what was kept makes no sense".to_owned());
+        }
+        *self = Self::new(self.max_keys, self.window);
+        self.secret = SipKey::from_bytes([*first, *second]);
+        for [first, second, time] in keys {
+            let fingerprint = [first, second].map(|part| u64::from_le_bytes(*part));
+            let time = i64::from_le_bytes(*time);
+            self.make_room();
+            self.ring.push(PassedKey { fingerprint, time });
+        }
+        self.oldest = oldest;
+        // From the oldest to the newest, so that a key is found at its newest place.
+        for place in (oldest..keys.len()).chain(0..oldest) {
+            let hash = hash_of_key(&self.ring[place].fingerprint);
+            self.index.put(hash, &self.ring, place);
+        }
+        Ok(())
     }
 
     /// How many keys were forgotten too early since the last call.
@@ -326,6 +378,13 @@ mod tests {
                 forgotten: 0,
             };
             for at in 0..12_000_i64 {
+                if number(900) == 0 {
+                    let saved = recent.save();
+                    let forgotten = recent.take_forgotten();
+                    recent = RecentKeys::new(max_keys, window);
+                    recent.restore(&saved).expect("it was saved");
+                    recent.forgotten = forgotten;
+                }
                 let key = [number(keys), 5];
                 let time = at + number(30) as i64 - 15;
                 let expected = model.lets_through(key, time);
@@ -335,6 +394,28 @@ mod tests {
             assert_eq!(recent.take_forgotten(), model.forgotten, "{max_keys}");
             assert_eq!(recent.take_forgotten(), 0);
         }
+    }
+
+    #[test]
+    fn what_cannot_have_been_saved_is_refused() {
+        let mut recent = RecentKeys::new(3, None);
+        for key in 0..5 {
+            recent.lets_through([key, key], 0);
+        }
+        let saved = recent.save();
+        for length in 0..saved.len() {
+            let cut = recent.clone().restore(&saved[..length]);
+            assert!(cut.is_err(), "with {length} bytes");
+        }
+        for at in [0, 24] {
+            let mut other = saved.clone();
+            other[at] = 9;
+            assert!(recent.clone().restore(&other).is_err(), "with 9 at {at}");
+        }
+        assert!(RecentKeys::new(2, None).restore(&saved).is_err());
+        let mut other = RecentKeys::new(3, None);
+        other.restore(&saved).expect("it was saved");
+        assert_eq!((&other.secret, &other.ring), (&recent.secret, &recent.ring));
     }
 
     #[test]

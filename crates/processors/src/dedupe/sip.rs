@@ -23,6 +23,16 @@ impl SipKey {
         Self([0, 1].map(|part: u64| state.hash_one(part)))
     }
 
+    /// The key as bytes.
+    pub fn to_bytes(&self) -> [[u8; 8]; 2] {
+        self.0.map(u64::to_le_bytes)
+    }
+
+    /// The key that has these bytes.
+    pub fn from_bytes(bytes: [[u8; 8]; 2]) -> Self {
+        Self(bytes.map(u64::from_le_bytes))
+    }
+
     /// The hash of a text.
     pub fn hash(&self, text: &[u8]) -> Fingerprint {
         let [low, high] = self.0;
