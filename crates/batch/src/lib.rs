@@ -15,7 +15,7 @@
 //! | [`FieldPath`] | `a.b`, `[a][b]`, `a['x-y']` |
 //! | [`Batch`], [`Edit`], [`Failures`] | the batch, a transactional change of it, rows that failed |
 //! | [`Origin`] | where every row came from: streams, offsets, event ids |
-//! | [`TextLimit`], [`Shortened`] | cutting texts that are too long |
+//! | [`TextChange`], [`ChangedTexts`], [`TextLimit`] | changing the texts of events one by one, such as cutting those that are too long |
 //! | [`Reentry`] | where a batch goes on that is handed to its pipeline again |
 //! | [`Parent`], [`Window`] | what ids of derived events are made of |
 //! | [`Frozen`] | the bytes of a batch that a queue keeps |
@@ -29,6 +29,7 @@ mod bitmap;
 mod branch;
 mod budget;
 mod cell;
+mod change_texts;
 mod column;
 mod edit;
 mod field_read;
@@ -46,7 +47,6 @@ mod read;
 mod reentry;
 mod render;
 mod short_ids;
-mod shorten;
 mod text_limit;
 mod tree;
 mod walk;
@@ -57,6 +57,7 @@ pub use batch::{Batch, BatchBuilder, Drops, Encoding, HostInfo};
 pub use bitmap::Bitmap;
 pub use budget::{Account, Budget, BufferPool, Charge, PooledBuffer, Reservation, Shortage};
 pub use cell::{Cell, Span, Value};
+pub use change_texts::{ChangedTexts, NewText, TextChange};
 pub use column::{Column, ColumnBuilder};
 pub use edit::{Edit, Failure, Failures};
 pub use field_read::FieldRead;
@@ -66,7 +67,6 @@ pub use origin::{Origin, Source, Stream};
 pub use path::{FieldPath, PathError};
 pub use reentry::Reentry;
 pub use short_ids::ShortIds;
-pub use shorten::Shortened;
 pub use text_limit::TextLimit;
 pub use wire::{Frozen, WireError};
 pub use writer::{EventWriter, FieldsWriter, JsonWriter, MsgPackWriter};

@@ -4,6 +4,8 @@
 //! variant or a skin tone. So far back as [`JOINED_BYTES_MAX`] only; a longer sequence, which no language has, is cut between
 //! any of its characters.
 
+use crate::change_texts::{NewText, TextChange};
+
 /// A limit for the size of texts, with what stands at the end of those that were cut.
 #[derive(Debug, Clone)]
 pub struct TextLimit {
@@ -26,18 +28,8 @@ impl TextLimit {
         })
     }
 
-    /// The number of bytes that a text may have.
-    pub fn bytes_max(&self) -> usize {
-        self.bytes_max
-    }
-
-    /// What stands at the end of texts that were cut.
-    pub fn suffix(&self) -> &str {
-        &self.suffix
-    }
-
     /// The number of bytes that are left of a text that is too long, in front of the suffix. `text` is UTF-8.
-    pub fn kept_len(&self, text: &[u8]) -> usize {
+    fn kept_len(&self, text: &[u8]) -> usize {
         let room = (self.bytes_max - self.suffix.len()).min(text.len());
         let end = boundary_before(text, room);
         let is_ascii = |at: Option<&u8>| at.is_none_or(u8::is_ascii);
@@ -55,6 +47,30 @@ impl TextLimit {
             at = boundary_before(text, at - 1);
         }
         at
+    }
+}
+
+impl TextChange for TextLimit {
+    #[inline]
+    fn leaves_len(&self, len: usize) -> bool {
+        len <= self.bytes_max
+    }
+
+    fn would_change(&mut self, text: &[u8]) -> bool {
+        text.len() > self.bytes_max
+    }
+
+    fn change(&mut self, text: &[u8], out: &mut Vec<u8>) -> NewText {
+        if text.len() <= self.bytes_max {
+            return NewText::Same;
+        }
+        let kept = self.kept_len(text);
+        if self.suffix.is_empty() {
+            return NewText::Start(kept);
+        }
+        out.extend_from_slice(&text[..kept]);
+        out.extend_from_slice(self.suffix.as_bytes());
+        NewText::Written
     }
 }
 

@@ -325,8 +325,8 @@ fn apply(batch: &mut Batch, models: &mut [Json], op: &Op) {
                 .for_each(|row| keep(&mut models[row], paths));
         }
         Op::Shorten(bytes_max, rows) => {
-            let limit = TextLimit::new(*bytes_max, "").expect("no suffix always fits");
-            let done = batch.shorten_texts(&limit, &Bitmap::from_fn(ROWS, |row| rows[row]));
+            let mut limit = TextLimit::new(*bytes_max, "").expect("no suffix always fits");
+            let done = batch.change_texts(&mut limit, &Bitmap::from_fn(ROWS, |row| rows[row]));
             let mut texts = 0;
             for row in 0..ROWS {
                 let count = if rows[row] {

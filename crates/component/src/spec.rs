@@ -63,7 +63,7 @@ pub enum Build {
     Processor {
         /// Whether it needs the batches in sequence.
         order: Order,
-        /// Whether it gets sealed rows too: filters do, processors that write do not.
+        /// Whether it gets sealed rows too: filters do, and `redact`; other processors that write do not.
         sees_sealed: bool,
         /// The constructor.
         build: Constructor<Box<dyn Processor>>,

@@ -259,7 +259,7 @@ fn index(pages: &[Page], link: impl Fn(&Page) -> String) -> String {
 
 /// What the page of every processor that writes says.
 const EVENTS_THAT_FAIL: &str = "\
-An event that this processor cannot handle keeps the values it had before, is tagged, and skips all later processors that write: it is \
+An event that this processor cannot handle keeps the values it had before, is tagged, and skips all later processors that write, except `redact`: it is \
 published in its last good form. With `on_failure: continue` it goes through them, as with Logstash; `drop` and `dead_letter` take it out. \
 A pipeline's `on_failure` holds for all of its processors (page `pipeline`, \"When a processor cannot handle an event\").
 ";

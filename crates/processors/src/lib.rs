@@ -17,6 +17,7 @@ mod literal;
 mod lookup;
 mod names;
 mod object_cache;
+mod redact;
 mod remove;
 mod rename;
 mod sample;
@@ -42,6 +43,7 @@ pub static SPECS: &[Spec] = &[
     json::SPEC,
     keep::SPEC,
     kv::SPEC,
+    redact::SPEC,
     remove::SPEC,
     rename::SPEC,
     sample::SPEC,

@@ -5,7 +5,10 @@
 
 use std::sync::Arc;
 
-use batch::{Batch, Bitmap, Cell, Column, ColumnBuilder, FieldPath, Span, Value, json};
+use batch::{
+    Batch, Bitmap, Cell, ChangedTexts, Column, ColumnBuilder, Edit, FieldPath, Span, TextChange,
+    Value, json,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -49,6 +52,34 @@ fn has_text(cell: Cell) -> bool {
         cell,
         Cell::Text(_) | Cell::Number(_) | Cell::Json(_) | Cell::Null
     ) || cell.is_absent()
+}
+
+/// Changes the texts of these fields, also in objects and lists.
+pub(crate) fn change_fields(
+    batch: &mut Batch,
+    fields: &[FieldPath],
+    change: &mut impl TextChange,
+    rows: &Bitmap,
+) -> ChangedTexts {
+    let mut done = ChangedTexts::none(batch.len());
+    for path in fields {
+        if let Some(column) = batch.column(path).changed(change, rows, &mut done) {
+            let mut edit = Edit::new();
+            edit.set(path.clone(), column);
+            let refused = batch.apply(edit);
+            debug_assert!(refused.is_empty(), "a value that is there can be replaced");
+        }
+    }
+    done
+}
+
+/// Appends bytes in small hexadecimal digits.
+pub(crate) fn write_hex(bytes: &[u8], out: &mut Vec<u8>) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    for byte in bytes {
+        out.push(DIGITS[usize::from(byte >> 4)]);
+        out.push(DIGITS[usize::from(byte & 15)]);
+    }
 }
 
 /// At which ends a text is trimmed.

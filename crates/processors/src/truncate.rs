@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use batch::{Batch, Bitmap, Edit, Failures, FieldPath, FieldRead, Shortened, TextLimit};
+use batch::{Batch, Bitmap, ChangedTexts, Failures, FieldPath, FieldRead, TextLimit};
 use component::{Build, BuildContext, Example, Order, Processor, Spec, parse};
 use config::{ConfigError, Node, Positional, Positive, Size};
 use schemars::JsonSchema;
@@ -105,9 +105,14 @@ struct Truncate {
 
 impl Processor for Truncate {
     fn process(&mut self, batch: &mut Batch, rows: &Bitmap) -> Failures {
-        let done = match &self.fields {
-            None => batch.shorten_texts(&self.limit, rows),
-            Some(fields) => shorten_fields(batch, fields, &self.limit, rows),
+        let Self { fields, limit, .. } = self;
+        let done = match fields {
+            None => batch.change_texts(limit, rows),
+            // To find a field costs far more than to see that its document is shorter than the limit.
+            Some(_) if batch.has_documents() && !batch.may_change(limit, rows) => {
+                ChangedTexts::none(batch.len())
+            }
+            Some(fields) => crate::text::change_fields(batch, fields, limit, rows),
         };
         self.texts += done.texts;
         batch.add_tag(&done.rows, &self.tag);
@@ -125,30 +130,10 @@ impl Processor for Truncate {
     }
 }
 
-fn shorten_fields(
-    batch: &mut Batch,
-    fields: &[FieldPath],
-    limit: &TextLimit,
-    rows: &Bitmap,
-) -> Shortened {
-    let mut done = Shortened::none(batch.len());
-    // To find a field costs far more than to see that its document is shorter than the limit.
-    if batch.has_documents() && !batch.may_exceed(limit, rows) {
-        return done;
-    }
-    for path in fields {
-        if let Some(column) = batch.column(path).shortened(limit, rows, &mut done) {
-            let mut edit = Edit::new();
-            edit.set(path.clone(), column);
-            let refused = batch.apply(edit);
-            debug_assert!(refused.is_empty(), "a value that is there can be replaced");
-        }
-    }
-    done
-}
-
 #[cfg(test)]
 mod tests {
+    use batch::Edit;
+
     use super::*;
     use crate::testing::{
         batch_of, build, build_yaml, check, check_errors, lines_of, process, process_rows,

@@ -529,6 +529,8 @@ fn meant(name: &str) -> Option<&'static str> {
         "add" | "assign" | "convert" | "eval" | "extend" | "let" | "lowercase" | "map"
         | "mutate" | "put" | "transform" | "uppercase" => "set",
         "delete" | "del" | "unset" => "remove",
+        "anonymize" | "anonymise" | "mask" | "obfuscate" | "pseudonymize" | "scrub"
+        | "sanitize" => "redact",
         "project" | "select" => "keep",
         "move" | "mv" => "rename",
         "abbreviate" | "shorten" | "trunc" => "truncate",

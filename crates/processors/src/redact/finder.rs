@@ -1,0 +1,368 @@
+//! Finding secrets in a text.
+//!
+//! One pass over the bytes looks each up in a table of classes: most presets begin at the first letter or digit of a word, or around
+//! a sign such as `@`. Only there, and of letters only where the first two begin a token or an IBAN, the exact rules are asked, in
+//! `numbers`, `addresses` and `tokens`. What they look at is bounded, so that no text costs more than a few looks at each byte.
+//!
+//! A word consists of ASCII letters and digits; everything else separates, also `_` and letters of other scripts, which stand next
+//! to numbers without a blank. So do escapes that end with a letter or a digit: `%20`, `\n`, `\u0022`, and colours of terminals.
+
+use std::cmp::Reverse;
+use std::ops::Range;
+
+use regex_automata::Input;
+use regex_automata::meta::Regex;
+
+use super::preset::{Preset, PresetSet, SecretMatch};
+use super::tokens::TokenShape;
+use super::{addresses, numbers, tokens};
+
+/// A byte of a word.
+const WORD: u8 = 1;
+/// Something may begin here if this is the first byte of a word.
+const START: u8 = 2;
+/// Something may lie around this byte.
+const SIGN: u8 = 4;
+
+/// The shortest secret: `::1`.
+const BYTES_MIN: usize = 3;
+
+/// How the names of AWS's secrets begin, and those parts of them that follow a sign.
+const AWS_NAMES: [[u8; 2]; 6] = [*b"aw", *b"Aw", *b"AW", *b"se", *b"Se", *b"SE"];
+
+/// Finds the secrets of some presets and patterns.
+#[derive(Debug, Clone)]
+pub(super) struct SecretFinder {
+    presets: PresetSet,
+    patterns: Vec<Regex>,
+    /// What each byte may be.
+    classes: [u8; 256],
+    /// For each ASCII letter, which may follow it at the beginning of a token.
+    pairs: [u128; 128],
+    /// The shapes of tokens, sorted by their first two letters, and those of each letter.
+    shapes: Vec<TokenShape>,
+    shapes_of: [Range<u8>; 128],
+}
+
+/// A pass over a text.
+struct Pass<'a> {
+    finder: &'a SecretFinder,
+    text: &'a [u8],
+    found: &'a mut Vec<SecretMatch>,
+    /// Behind the colons and digits that were looked at as an IPv6 address.
+    colons_end: usize,
+    /// Behind the first part of what was looked at as a JSON Web Token.
+    jwt_end: usize,
+}
+
+impl SecretFinder {
+    pub fn new(presets: PresetSet, patterns: Vec<Regex>) -> Self {
+        let mut finder = Self {
+            presets,
+            patterns,
+            classes: [0; 256],
+            pairs: [0; 128],
+            shapes: TokenShape::of(presets).collect(),
+            shapes_of: [const { 0..0 }; 128],
+        };
+        for byte in (0..=127_u8).filter(u8::is_ascii_alphanumeric) {
+            finder.classes[usize::from(byte)] = WORD;
+        }
+        finder.add_pairs();
+        let has = |preset| presets.has(preset);
+        if has(Preset::Card) || has(Preset::Ip) {
+            (b'0'..=b'9').for_each(|digit| finder.classes[usize::from(digit)] |= START);
+        }
+        let signs = [
+            (b'@', has(Preset::Email)),
+            (b':', has(Preset::Ip) || has(Preset::UrlPassword)),
+            (b'=', has(Preset::Azure)),
+            (b'%', !presets.is_empty()),
+            (b'\\', !presets.is_empty()),
+            (0x1b, !presets.is_empty()),
+        ];
+        for (sign, _) in signs.into_iter().filter(|(_, is_used)| *is_used) {
+            finder.classes[usize::from(sign)] |= SIGN;
+        }
+        finder
+    }
+
+    /// Notes the first two letters of everything that begins with letters, apart from IBANs, which may begin with any.
+    fn add_pairs(&mut self) {
+        self.shapes.sort_by_key(|shape| shape.begin());
+        let mut begins: Vec<[u8; 2]> = self.shapes.iter().map(|shape| shape.begin()).collect();
+        for (place, [first, _]) in (0..).zip(&begins) {
+            let range = &mut self.shapes_of[usize::from(*first)];
+            let is_first = range.end == 0;
+            *range = if is_first { place } else { range.start }..place + 1;
+        }
+        let mut add = |preset, more: &[[u8; 2]]| {
+            if self.presets.has(preset) {
+                begins.extend(more);
+            }
+        };
+        add(Preset::Jwt, &[*b"ey"]);
+        add(Preset::PrivateKey, &[*b"BE"]);
+        add(Preset::Aws, &AWS_NAMES);
+        for [first, second] in begins {
+            self.pairs[usize::from(first)] |= 1 << second;
+            self.classes[usize::from(first)] |= START;
+        }
+        if self.presets.has(Preset::Iban) {
+            let letters = (0..=127_u8).filter(u8::is_ascii_alphabetic);
+            letters.for_each(|letter| self.classes[usize::from(letter)] |= START);
+        }
+    }
+
+    /// Whether texts of so many bytes hold no secret.
+    #[inline]
+    pub fn is_too_short(&self, len: usize) -> bool {
+        len < BYTES_MIN && self.patterns.is_empty()
+    }
+
+    /// Whether a JSON value holds no secret for certain. Its texts begin and end with quotes, at which all presets stop.
+    pub fn is_free(&self, json: &[u8], found: &mut Vec<SecretMatch>) -> bool {
+        if !self.patterns.is_empty() || batch::json::has_escape(json) {
+            return false;
+        }
+        self.find_presets(json, found);
+        found.is_empty()
+    }
+
+    /// Collects the secrets of a text, in sequence; what overlaps is joined.
+    pub fn find(&self, text: &[u8], found: &mut Vec<SecretMatch>) {
+        self.find_presets(text, found);
+        self.find_patterns(text, found);
+        if found.len() > 1 {
+            join(found);
+        }
+    }
+
+    fn find_patterns(&self, text: &[u8], found: &mut Vec<SecretMatch>) {
+        let mut push = |span: Range<usize>| {
+            if !span.is_empty() {
+                found.push(SecretMatch {
+                    start: span.start,
+                    end: span.end,
+                    preset: None,
+                });
+            }
+        };
+        for pattern in &self.patterns {
+            if pattern.captures_len() == 1 {
+                pattern
+                    .find_iter(text)
+                    .for_each(|matched| push(matched.range()));
+                continue;
+            }
+            for captures in pattern.captures_iter(Input::new(text)) {
+                let groups = captures.iter().skip(1).flatten();
+                groups.for_each(|group| push(group.range()));
+            }
+        }
+    }
+
+    fn find_presets(&self, text: &[u8], found: &mut Vec<SecretMatch>) {
+        found.clear();
+        if self.presets.is_empty() {
+            return;
+        }
+        let mut pass = Pass {
+            finder: self,
+            text,
+            found,
+            colons_end: 0,
+            jwt_end: 0,
+        };
+        let (mut at, mut may) = (0, START | SIGN);
+        while let Some(&byte) = text.get(at) {
+            let class = self.classes[usize::from(byte)];
+            let may_begin = class & may;
+            may = if class & WORD == 0 {
+                START | SIGN
+            } else {
+                SIGN
+            };
+            at += 1;
+            if may_begin != 0
+                && let Some(end) = pass.look(at - 1, may_begin)
+            {
+                may = START | SIGN;
+                at = end;
+            }
+        }
+    }
+}
+
+impl Pass<'_> {
+    /// Looks for a secret at or around a byte. Where it ends.
+    fn look(&mut self, at: usize, may_begin: u8) -> Option<usize> {
+        match may_begin & START != 0 {
+            true => self.start(at),
+            false => self.sign(at),
+        }
+    }
+
+    fn has(&self, preset: Preset) -> bool {
+        self.finder.presets.has(preset)
+    }
+
+    fn push(&mut self, span: Range<usize>, preset: Preset) -> Option<usize> {
+        let end = span.end;
+        self.found.push(SecretMatch {
+            start: span.start,
+            end,
+            preset: Some(preset),
+        });
+        Some(end)
+    }
+
+    /// Looks for what begins with the first byte of a word.
+    #[inline]
+    fn start(&mut self, at: usize) -> Option<usize> {
+        let byte = *self.text.get(at)?;
+        if byte.is_ascii_digit() {
+            return self.number(at);
+        }
+        let second = *self.text.get(at + 1).filter(|byte| byte.is_ascii())?;
+        let pairs = *self.finder.pairs.get(usize::from(byte))?;
+        if pairs >> second & 1 != 0
+            && let Some(end) = self.word(at, [byte, second])
+        {
+            return Some(end);
+        }
+        let has_digits = self.text.get(at + 2).is_some_and(u8::is_ascii_digit);
+        if !has_digits || !self.has(Preset::Iban) {
+            return None;
+        }
+        let end = numbers::iban(self.text, at)?;
+        self.push(at..end, Preset::Iban)
+    }
+
+    fn number(&mut self, at: usize) -> Option<usize> {
+        let text = self.text;
+        let digits = numbers::digits_at(text, at, 4);
+        if digits == 4 {
+            let end = self.has(Preset::Card).then(|| numbers::card(text, at))??;
+            return self.push(at..end, Preset::Card);
+        }
+        if text.get(at + digits) != Some(&b'.') || !self.has(Preset::Ip) {
+            return None;
+        }
+        let end = numbers::ipv4(text, at)?;
+        self.push(at..end, Preset::Ip)
+    }
+
+    fn word(&mut self, at: usize, begin: [u8; 2]) -> Option<usize> {
+        let text = self.text;
+        let finder = self.finder;
+        let Range { start, end } = finder.shapes_of[usize::from(begin[0])];
+        let shapes = &finder.shapes[usize::from(start)..usize::from(end)];
+        for shape in shapes.iter().filter(|shape| shape.begin() == begin) {
+            if let Some(span) = shape.find(text, at) {
+                return self.push(span, shape.preset());
+            }
+        }
+        if begin == *b"ey" && self.has(Preset::Jwt) && at >= self.jwt_end {
+            let (token, header) = tokens::jwt(text, at);
+            self.jwt_end = header;
+            return self.push(token?, Preset::Jwt);
+        }
+        if begin == *b"BE" && self.has(Preset::PrivateKey) {
+            return self.push(tokens::private_key(text, at)?, Preset::PrivateKey);
+        }
+        if AWS_NAMES.contains(&begin) && self.has(Preset::Aws) {
+            return self.push(tokens::aws_secret(text, at)?, Preset::Aws);
+        }
+        None
+    }
+
+    /// Looks for what lies around a sign.
+    fn sign(&mut self, at: usize) -> Option<usize> {
+        let text = self.text;
+        match text[at] {
+            b'@' => self.email(at..at + 1),
+            b':' => self.colon(at),
+            b'=' => self.push(tokens::azure_key(text, at)?, Preset::Azure),
+            b'%' => self.percent(at),
+            b'\\' if text.get(at + 1) == Some(&b'u') => self.start(at + 6),
+            b'\\' => self.start(at + 2),
+            _ => self.colour(at),
+        }
+    }
+
+    fn email(&mut self, sign: Range<usize>) -> Option<usize> {
+        let last = self.found.last().copied();
+        let is_url =
+            |last: &SecretMatch| last.preset == Some(Preset::UrlPassword) && last.end == sign.start;
+        if !self.has(Preset::Email) || last.as_ref().is_some_and(is_url) {
+            return None;
+        }
+        // A name that was found as something else becomes part of the address.
+        let floor = match last {
+            Some(last) if last.end == sign.start => last.start,
+            Some(last) => last.end,
+            None => 0,
+        };
+        let span = addresses::email(self.text, sign, floor)?;
+        self.push(span, Preset::Email)
+    }
+
+    fn colon(&mut self, at: usize) -> Option<usize> {
+        if self.text[at..].starts_with(b"://") {
+            let password = self
+                .has(Preset::UrlPassword)
+                .then(|| addresses::url_password(self.text, at))??;
+            return self.push(password, Preset::UrlPassword);
+        }
+        if at < self.colons_end || !self.has(Preset::Ip) {
+            return None;
+        }
+        let (address, end) = addresses::ipv6(self.text, at);
+        self.colons_end = end;
+        self.push(address?, Preset::Ip)
+    }
+
+    /// An encoded byte ends with a digit or a letter, and a word begins behind it. `%B` is the beginning of a card's track.
+    fn percent(&mut self, at: usize) -> Option<usize> {
+        let rest = &self.text[at + 1..];
+        if rest.starts_with(b"40")
+            && let Some(end) = self.email(at..at + 3)
+        {
+            return Some(end);
+        }
+        if let [b'B', digit, ..] = rest
+            && digit.is_ascii_digit()
+            && let Some(end) = self.start(at + 2)
+        {
+            return Some(end);
+        }
+        match rest {
+            [high, low, ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => {
+                self.start(at + 3)
+            }
+            _ => None,
+        }
+    }
+
+    /// A word may begin behind the colour of a terminal, such as `ESC[31m`.
+    fn colour(&mut self, at: usize) -> Option<usize> {
+        const BYTES_MAX: usize = 20;
+        let rest = self.text[at + 1..].strip_prefix(b"[")?;
+        let is_number = |byte: &&u8| byte.is_ascii_digit() || **byte == b';';
+        let numbers = rest.iter().take(BYTES_MAX).take_while(is_number).count();
+        (rest.get(numbers) == Some(&b'm')).then(|| self.start(at + 3 + numbers))?
+    }
+}
+
+/// Sorts what was found and joins what overlaps. What begins first counts, of two that begin together the longer one.
+fn join(found: &mut Vec<SecretMatch>) {
+    found.sort_by_key(|secret| (secret.start, Reverse(secret.end)));
+    found.dedup_by(|next, last| {
+        let overlaps = next.start < last.end;
+        if overlaps && next.end > last.end {
+            last.end = next.end;
+        }
+        overlaps
+    });
+}
