@@ -6,6 +6,7 @@ mod date;
 mod dedupe;
 mod dissect;
 mod drop_;
+mod fingerprint;
 mod geoip;
 mod grok;
 mod head;
@@ -37,6 +38,7 @@ pub static SPECS: &[Spec] = &[
     dedupe::SPEC,
     dissect::SPEC,
     drop_::SPEC,
+    fingerprint::SPEC,
     geoip::SPEC,
     grok::SPEC,
     head::SPEC,

@@ -531,6 +531,7 @@ fn meant(name: &str) -> Option<&'static str> {
         "delete" | "del" | "unset" => "remove",
         "anonymize" | "anonymise" | "mask" | "obfuscate" | "pseudonymize" | "scrub"
         | "sanitize" => "redact",
+        "checksum" | "digest" | "hash" => "fingerprint",
         "project" | "select" => "keep",
         "move" | "mv" => "rename",
         "abbreviate" | "shorten" | "trunc" => "truncate",
