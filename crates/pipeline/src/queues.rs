@@ -38,10 +38,10 @@ pub fn open_queues(
             QueueSettings::Disk(_) => Mode::Everything,
             QueueSettings::Memory(_) => Mode::Overflow,
         };
-        let remembers =
-            |stage: &StageNode| stage.order == Order::Ordered && stage.component.remembers();
-        let keeps_snapshots = mode == Mode::Everything && pipeline.stages.iter().any(remembers);
-        let is_stateless = |stage: &StageNode| stage.order == Order::Stateless;
+        let stages = pipeline.stages.iter();
+        let ordered: Vec<&StageNode> = stages.filter(|it| it.order == Order::Ordered).collect();
+        let remembers = |stage: &&StageNode| stage.component.remembers();
+        let is_stored = mode == Mode::Everything;
         let diagnostics = options
             .diagnostics
             .for_pipeline(&pipeline.name)
@@ -52,8 +52,10 @@ pub fn open_queues(
         let options = DiskOptions {
             mode,
             limits,
-            may_part: pipeline.stages.iter().all(is_stateless),
-            keeps_snapshots,
+            // What ends with a number of events, as `head` does, ends for all outputs at once.
+            may_part: ordered.is_empty() || (is_stored && ordered.iter().all(remembers)),
+            is_ordered: !ordered.is_empty(),
+            keeps_snapshots: is_stored && ordered.iter().any(remembers),
             budget: shared.map(|(budget, _)| budget.clone()),
             bell: bell.clone(),
             metrics,

@@ -1,5 +1,6 @@
 //! One processor at work: its condition, its failure policy and its counters.
 
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,8 +12,8 @@ use component::{
 };
 use expr::Expr;
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use queue::ProcessorState;
 use queue::letters::Dead;
+use queue::{Entry, Joined, LaneTurn, ProcessorState};
 
 use crate::findings::{EXPRESSION_ERRORS, Findings};
 use crate::graph::StageNode;
@@ -50,11 +51,91 @@ struct Turns {
     state: Mutex<Turn>,
     moved: Condvar,
     finished: AtomicBool,
+    /// Those of outputs that go on alone.
+    apart: Mutex<Apart>,
+}
+
+/// The processors of outputs that go on alone.
+#[derive(Default)]
+struct Apart {
+    /// By output and the number of the first batch that it got alone.
+    turns: BTreeMap<(usize, u64), Arc<Turns>>,
+    /// Outputs that have joined the others while a worker had a batch for them.
+    joined: Vec<Joined>,
+}
+
+impl Apart {
+    /// Who has the turn of a batch.
+    fn find(&self, LaneTurn { lane, turn }: LaneTurn) -> Option<Arc<Turns>> {
+        let mut own = self.turns.range((lane, 0)..=(lane, turn));
+        own.next_back().map(|(_, turns)| turns.clone())
+    }
+
+    /// Forgets those whose output has joined, when no worker has a batch for them.
+    fn forget(&mut self, joined: &[Joined]) {
+        self.joined.extend(joined);
+        for one in std::mem::take(&mut self.joined) {
+            let key = (one.lane, one.first);
+            let is_over = |turns: &Arc<Turns>| {
+                let turn = turns.state.try_lock();
+                turn.is_some_and(|turn| turn.next >= one.end)
+            };
+            match self.turns.get(&key) {
+                Some(turns) if is_over(turns) => drop(self.turns.remove(&key)),
+                Some(_) => self.joined.push(one),
+                None => {}
+            }
+        }
+    }
 }
 
 struct Turn {
     next: u64,
     processor: Box<dyn Processor>,
+}
+
+/// A batch's place among those that an ordered processor gets.
+#[derive(Debug, Clone, Copy)]
+pub enum BatchTurn<'a> {
+    /// One for all outputs that go on together.
+    Together {
+        /// Its number.
+        turn: u64,
+        /// Outputs for which a copy of the processor goes on from right before it, with the number of the first batch of each.
+        parting: &'a [LaneTurn],
+        /// Outputs that need their copies no more.
+        joined: &'a [Joined],
+    },
+    /// One for an output that goes on alone.
+    Alone(LaneTurn),
+}
+
+impl<'a> BatchTurn<'a> {
+    /// The place of a batch of the pipeline. None where an output that was alone has failed, and nobody gets it.
+    pub fn of(entry: &'a Entry) -> Option<Self> {
+        match entry.turn {
+            Some(turn) => Some(Self::Together {
+                turn,
+                parting: &entry.parting,
+                joined: &entry.joined,
+            }),
+            None => entry.lanes.first().copied().map(Self::Alone),
+        }
+    }
+
+    /// The place of a batch that is processed below an output.
+    pub fn below(turn: u64) -> Self {
+        Self::Together {
+            turn,
+            parting: &[],
+            joined: &[],
+        }
+    }
+
+    /// Whether its rows have not been processed before.
+    fn is_first(self) -> bool {
+        matches!(self, Self::Together { .. })
+    }
 }
 
 /// What the processors of a pipeline remember after one batch: none where nobody asks.
@@ -241,19 +322,22 @@ impl SharedStage {
     }
 
     /// Gives up the turn of a batch that never comes, unless it has come before.
-    pub fn skip(&self, number: u64) {
-        self.pass_over(number, &mut None);
+    pub fn skip(&self, place: BatchTurn<'_>) {
+        self.pass_over(place, &mut None);
     }
 
     /// As [`SharedStage::skip`], for a batch that does not go through this processor.
-    pub fn pass_over(&self, number: u64, remembered: &mut Remembered) {
+    pub fn pass_over(&self, place: BatchTurn<'_>, remembered: &mut Remembered) {
         let Some(turns) = &self.ordered else { return };
-        let mut turn = turns.wait(number);
-        if turn.next == number {
-            turn.next += 1;
-            turns.moved.notify_all();
-            self.remember(&*turn.processor, remembered);
-        }
+        turns.with(place, |turns, number, parting| {
+            let mut turn = turns.wait(number);
+            if turn.next == number {
+                turns.part(&turn, parting);
+                turn.next += 1;
+                turns.moved.notify_all();
+                self.remember(&*turn.processor, remembered);
+            }
+        });
     }
 
     /// Adds what its processor remembers, where somebody asks.
@@ -463,18 +547,15 @@ impl Stage {
     pub fn process(
         &mut self,
         batch: &mut Batch,
-        turn: Option<u64>,
+        place: BatchTurn<'_>,
         remembered: &mut Remembered,
     ) -> Option<Buried> {
-        match (&mut self.own, &self.shared.ordered, turn) {
-            (Some(processor), _, _) => {
-                self.shared
-                    .handle(processor.as_mut(), batch, turn.is_some())
-            }
-            (None, Some(turns), Some(turn)) => turns.process(&self.shared, batch, turn, remembered),
-            _ => unreachable!(
-                "a stage has its own instance or takes turns, and then every batch has one"
-            ),
+        match (&mut self.own, &self.shared.ordered) {
+            (Some(processor), _) => self
+                .shared
+                .handle(processor.as_mut(), batch, place.is_first()),
+            (None, Some(turns)) => turns.process(&self.shared, batch, place, remembered),
+            (None, None) => unreachable!("a stage has its own instance or takes turns"),
         }
     }
 }
@@ -485,6 +566,40 @@ impl Turns {
             state: Mutex::new(Turn { next: 0, processor }),
             moved: Condvar::new(),
             finished: AtomicBool::new(false),
+            apart: Mutex::default(),
+        }
+    }
+
+    /// Finds whose turn it is: these turns, or those of an output that goes on alone; with its number and who parts before it. None
+    /// where that output has joined the others since.
+    fn with<R>(
+        &self,
+        place: BatchTurn<'_>,
+        act: impl FnOnce(&Self, u64, &[LaneTurn]) -> R,
+    ) -> Option<R> {
+        match place {
+            BatchTurn::Together {
+                turn,
+                parting,
+                joined,
+            } => {
+                self.apart.lock().forget(joined);
+                Some(act(self, turn, parting))
+            }
+            BatchTurn::Alone(place) => {
+                let own = self.apart.lock().find(place);
+                own.map(|turns| act(&turns, place.turn, &[]))
+            }
+        }
+    }
+
+    /// Copies the processor for outputs that go on alone.
+    fn part(&self, turn: &Turn, parting: &[LaneTurn]) {
+        for LaneTurn { lane, turn: first } in parting {
+            let own = Self::new(turn.processor.fork());
+            own.state.lock().next = *first;
+            let key = (*lane, *first);
+            self.apart.lock().turns.insert(key, Arc::new(own));
         }
     }
 
@@ -501,20 +616,24 @@ impl Turns {
         &self,
         shared: &SharedStage,
         batch: &mut Batch,
-        number: u64,
+        place: BatchTurn<'_>,
         remembered: &mut Remembered,
     ) -> Option<Buried> {
-        let waiting = shared.metrics.waiting();
-        let mut turn = self.wait(number);
-        drop(waiting);
-        // The turn passes on before the work, which the lock still keeps alone, so that it passes on after a panic too.
-        turn.next += 1;
-        self.moved.notify_all();
-        let buried = shared.handle(turn.processor.as_mut(), batch, true);
-        if turn.processor.is_finished() {
-            self.finished.store(true, Ordering::SeqCst);
-        }
-        shared.remember(&*turn.processor, remembered);
-        buried
+        self.with(place, |turns, number, parting| {
+            let waiting = shared.metrics.waiting();
+            let mut turn = turns.wait(number);
+            drop(waiting);
+            turns.part(&turn, parting);
+            // The turn passes on before the work, which the lock still keeps alone, so that it passes on after a panic too.
+            turn.next += 1;
+            turns.moved.notify_all();
+            let buried = shared.handle(turn.processor.as_mut(), batch, place.is_first());
+            if turn.processor.is_finished() {
+                turns.finished.store(true, Ordering::SeqCst);
+            }
+            shared.remember(&*turn.processor, remembered);
+            buried
+        })
+        .expect("an output keeps its processors until it has its last batch of them")
     }
 }

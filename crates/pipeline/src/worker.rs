@@ -26,7 +26,7 @@ use crate::account::delivery;
 use crate::intake::Intake;
 use crate::lane::{Branch, Lane};
 use crate::settings::DEAD_LETTER;
-use crate::stage::{Buried, Remembered, SharedStage, Stage, WorkerStages, find_stage};
+use crate::stage::{BatchTurn, Buried, Remembered, SharedStage, Stage, WorkerStages, find_stage};
 use crate::tap::TapPoint;
 
 /// How much workers give way to other threads: who reads and who writes is what a run waits for in the end, and workers
@@ -167,11 +167,11 @@ impl Parts {
     }
 
     /// Goes on without a batch.
-    fn skip(&self, turn: Option<u64>, lanes: &[LaneTurn]) {
-        if let Some(turn) = turn {
-            self.stages.iter().for_each(|stage| stage.skip(turn));
+    fn skip(&self, entry: &Entry) {
+        if let Some(place) = BatchTurn::of(entry) {
+            self.stages.iter().for_each(|stage| stage.skip(place));
         }
-        for place in lanes {
+        for place in &entry.lanes {
             self.lanes[place.lane].skip(place.turn);
         }
     }
@@ -399,7 +399,7 @@ impl Job {
             Taken::Batch(entry, batch) => self.guarded(stages, entry, *batch),
             Taken::Lost(entry) => {
                 self.parts.keep_snapshot(&entry, None);
-                self.parts.skip(entry.turn, &entry.lanes);
+                self.parts.skip(&entry);
                 for place in &entry.lanes {
                     entry.ticket.pass(place.lane);
                 }
@@ -453,7 +453,9 @@ impl Job {
             let own = Entry {
                 sequence: entry.sequence,
                 lanes: vec![way.place],
-                turn: None,
+                turn: entry.turn,
+                parting: Vec::new(),
+                joined: Vec::new(),
                 asks_snapshot: false,
                 ticket: entry.ticket.clone(),
             };
@@ -493,6 +495,10 @@ impl Parts {
         remembered: &mut Remembered,
     ) -> (Processed, Drafts) {
         let mut drafts = Vec::new();
+        let Some(place) = BatchTurn::of(entry) else {
+            let branches = Vec::new();
+            return (Processed { branches }, drafts);
+        };
         let first = self.first_stage(entry, &mut batch, &mut drafts);
         let picked = match entry.turn {
             Some(_) => self.tap.before(&batch, batch.alive()),
@@ -503,12 +509,10 @@ impl Parts {
         let original = buries.then(|| batch.snapshot());
         for (index, stage) in stages.common.iter_mut().enumerate() {
             if index < first {
-                if let Some(turn) = entry.turn {
-                    self.stages[index].pass_over(turn, remembered);
-                }
+                self.stages[index].pass_over(place, remembered);
                 continue;
             }
-            if let Some(buried) = stage.process(&mut batch, entry.turn, remembered) {
+            if let Some(buried) = stage.process(&mut batch, place, remembered) {
                 drafts.push(draft(entry, buried, original.as_ref()));
             }
         }
@@ -599,7 +603,7 @@ impl Parts {
         self.diagnostics.warn(&format!(
             "{reason}; a batch is lost and counted as undelivered"
         ));
-        self.skip(entry.turn, &entry.lanes);
+        self.skip(entry);
     }
 
     /// The processor at which a batch goes on. One whose place is not in the configuration any more becomes dead letters again.

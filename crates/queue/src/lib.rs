@@ -17,8 +17,8 @@ mod synced;
 
 pub use budget::DiskBudget;
 pub use engine::{
-    AHEAD_MAX, Bell, Clock, Depth, DiskOptions, Entry, Held, Inlet, LaneTurn, Next, Offer, Queue,
-    QueuePhase, Refused, Taken, Ticket, was_dropped,
+    AHEAD_MAX, Bell, Clock, Depth, DiskOptions, Entry, Held, Inlet, Joined, LaneTurn, Next, Offer,
+    Queue, QueuePhase, Refused, Taken, Ticket, was_dropped,
 };
 pub use error::QueueError;
 pub use settings::{

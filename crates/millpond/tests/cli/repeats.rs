@@ -6,7 +6,6 @@ use std::time::Duration;
 use crate::program::{Folder, millpond};
 use crate::running::{Service, append};
 use serde_json::Value;
-use testkit::ports::free_port;
 
 /// Lines with a number and a key, of which a later one often repeats an earlier one.
 struct Lines {
@@ -25,81 +24,143 @@ impl Lines {
     }
 }
 
-/// Kills a pipeline with `dedupe` and a disk queue again and again while a log grows, and looks at what one of its outputs got. `others` are
-/// further outputs that it has until the last run.
-fn kill_again_and_again(kills: usize, others: &str) {
-    let folder = Folder::new();
-    let (log, out, data) = (
-        folder.path("a.ndjson"),
-        folder.path("out.ndjson"),
-        folder.path("data"),
-    );
-    let seed = fastrand::u64(..);
-    println!("seed {seed}");
-    let rng = fastrand::Rng::with_seed(seed);
-    let mut lines = Lines {
-        rng,
-        first: BTreeMap::new(),
-        count: 0,
-    };
-    let configuration = |follow: bool, others: &str| {
-        format!(
-            "data_dir: '{data}'
+/// A log that grows, and a pipeline with `dedupe` and a small disk queue that reads it into `one.ndjson` and `away/two.ndjson`. The second one
+/// cannot be written before a file is gone that stands in the place of its folder.
+struct Growing {
+    folder: Folder,
+    lines: Lines,
+}
+
+impl Growing {
+    fn new() -> Self {
+        let seed = fastrand::u64(..);
+        println!("seed {seed}");
+        let lines = Lines {
+            rng: fastrand::Rng::with_seed(seed),
+            first: BTreeMap::new(),
+            count: 0,
+        };
+        let folder = Folder::new();
+        folder.write("away", "a file in the place of a folder");
+        Self { folder, lines }
+    }
+
+    fn grow(&mut self, lines: usize) {
+        let more: String = (0..lines).map(|_| self.lines.next()).collect();
+        append(&self.folder.path("a.ndjson"), &more);
+    }
+
+    fn configuration(&self, follow: bool, outputs: &[&str]) -> String {
+        let place = self.folder.path("");
+        let outputs: String = outputs
+            .iter()
+            .map(|out| {
+                let name = out.rsplit('/').next().unwrap_or_default();
+                format!("      - file: {{ name: {name}, path: '{place}/{out}.ndjson' }}\n")
+            })
+            .collect();
+        let text = format!(
+            "data_dir: '{place}/data'
 api: false
 pipelines:
   one:
     input:
-      file: {{ paths: ['{log}'], follow: {follow} }}
-    queue: {{ disk: {{ max_bytes: 8MiB, segment_bytes: 256KiB, min_free_bytes: 0 }} }}
+      file: {{ paths: ['{place}/a.ndjson'], follow: {follow} }}
+    queue: {{ disk: {{ max_bytes: 16MiB, segment_bytes: 256KiB, cache_bytes: 256KiB, min_free_bytes: 0 }} }}
     processors:
       - dedupe: {{ fields: [k], max_keys: 100k }}
+    retry: {{ initial: 20ms, max: 100ms }}
     outputs:
-      - file: {{ path: '{out}' }}
-{others}"
-        )
-    };
-    let path = folder.write("run.yaml", configuration(true, others));
+{outputs}"
+        );
+        self.folder.write(&format!("follow-{follow}.yaml"), text)
+    }
+
+    fn come_back(&self) {
+        std::fs::remove_file(self.folder.path("away")).expect("it is there");
+    }
+
+    /// The numbers of the lines that an output has.
+    fn numbers(&self, output: &str) -> Vec<u64> {
+        let number = |line: &str| {
+            let event: Value = serde_json::from_str(line).ok()?;
+            event["n"].as_u64()
+        };
+        let text = std::fs::read_to_string(self.folder.path(&format!("{output}.ndjson")));
+        text.unwrap_or_default()
+            .lines()
+            .filter_map(number)
+            .collect()
+    }
+
+    /// An output has the first line of each key and no other one. How often it has one again.
+    fn check(&self, output: &str) -> usize {
+        let numbers = self.numbers(output);
+        let got: BTreeSet<u64> = numbers.iter().copied().collect();
+        let expected: BTreeSet<u64> = self.lines.first.values().copied().collect();
+        let missing = expected.difference(&got).count();
+        let more = got.difference(&expected).count();
+        assert_eq!(
+            (missing, more),
+            (0, 0),
+            "{output}: missing and too many of {}",
+            expected.len()
+        );
+        numbers.len() - got.len()
+    }
+}
+
+/// Kills the pipeline again and again while the log grows.
+fn kill_again_and_again(kills: usize, outputs: &[&str]) {
+    let mut growing = Growing::new();
+    let path = growing.configuration(true, outputs);
     for _ in 0..kills {
-        let more: String = (0..4_000).map(|_| lines.next()).collect();
-        append(&log, &more);
-        let service = Service::start(&folder, &["run", &path]);
-        std::thread::sleep(Duration::from_millis(lines.rng.u64(50..400)));
+        growing.grow(4_000);
+        let service = Service::start(&growing.folder, &["run", &path]);
+        std::thread::sleep(Duration::from_millis(growing.lines.rng.u64(50..400)));
         service.kill();
     }
-    let path = folder.write("last.yaml", configuration(false, ""));
-    let ended = millpond(&["run", &path]).expect(0);
+    growing.come_back();
+    let ended = millpond(&["run", &growing.configuration(false, outputs)]).expect(0);
     assert!(!ended.err.contains("remembers nothing"), "{}", ended.err);
-    let numbers: BTreeSet<u64> = folder
-        .read("out.ndjson")
-        .lines()
-        .map(|line| {
-            serde_json::from_str::<Value>(line).expect("JSON")["n"]
-                .as_u64()
-                .expect("a number")
-        })
-        .collect();
-    let expected: BTreeSet<u64> = lines.first.values().copied().collect();
-    let (missing, more) = (
-        expected.difference(&numbers).count(),
-        numbers.difference(&expected).count(),
-    );
-    assert_eq!((missing, more), (0, 0), "of {} keys", expected.len());
-    assert!(
-        std::path::Path::new(&data)
-            .join("queue/one/snapshot-a")
-            .exists()
-    );
+    for output in outputs {
+        growing.check(output);
+    }
+    let kept = growing.folder.path("data/queue/one/snapshot-a");
+    assert!(std::path::Path::new(&kept).exists());
 }
 
 #[test]
 fn one_event_of_each_key_passes_after_kills() {
-    kill_again_and_again(30, "");
+    kill_again_and_again(30, &["one"]);
 }
 
 #[test]
-fn one_event_of_each_key_passes_after_kills_beside_an_output_that_is_away() {
-    let away = format!("      - tcp: {{ to: '127.0.0.1:{}' }}\n", free_port());
-    kill_again_and_again(10, &away);
+fn one_event_of_each_key_passes_after_kills_also_to_an_output_that_was_away() {
+    kill_again_and_again(12, &["one", "away/two"]);
+}
+
+#[test]
+fn an_output_that_is_away_delays_no_other_and_gets_the_same() {
+    let mut growing = Growing::new();
+    let path = growing.configuration(true, &["one", "away/two"]);
+    let mut service = Service::start(&growing.folder, &["run", &path]);
+    for _ in 0..10 {
+        growing.grow(8_000);
+        let keys = growing.lines.first.len();
+        service.until("one has them", || growing.numbers("one").len() == keys);
+    }
+    growing.come_back();
+    let keys = growing.lines.first.len();
+    service.until("two has them", || growing.numbers("away/two").len() == keys);
+    // Together again.
+    growing.grow(8_000);
+    let keys = growing.lines.first.len();
+    for output in ["one", "away/two"] {
+        service.until("it has them", || growing.numbers(output).len() == keys);
+        assert_eq!(growing.check(output), 0, "{output}");
+    }
+    service.stop();
 }
 
 #[test]

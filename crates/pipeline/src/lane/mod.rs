@@ -70,7 +70,9 @@ use crate::intake::Intake;
 use crate::reading::Reading;
 use crate::retry::Panicked;
 use crate::settings::RetrySettings;
-use crate::stage::{Buried, SharedStage, Stage, find_stage, make_stages, report_expression_errors};
+use crate::stage::{
+    BatchTurn, Buried, SharedStage, Stage, find_stage, make_stages, report_expression_errors,
+};
 use crate::tap::TapPoint;
 pub(crate) use compress::compress;
 use feeder::FeederLane;
@@ -369,15 +371,14 @@ impl Lane {
             true => self.first_stage(&batch),
             false => stages.len(),
         };
-        for stage in &self.stages[..first] {
-            stage.skip(turn);
-        }
+        let place = BatchTurn::below(turn);
+        self.stages[..first].iter().for_each(|it| it.skip(place));
         if first == stages.len() {
             return (Branch { batch, rows }, Vec::new());
         }
         let mut own = batch.branch(&rows);
         let stages = stages[first..].iter_mut();
-        let buried = stages.filter_map(|stage| stage.process(&mut own, Some(turn), &mut None));
+        let buried = stages.filter_map(|stage| stage.process(&mut own, place, &mut None));
         let buried = buried.collect();
         own.charge_beyond(&batch, &self.written);
         let branch = Branch {
@@ -423,7 +424,8 @@ impl Lane {
 
     /// Goes on without a batch that was lost, unless it was offered before that.
     pub fn skip(&self, turn: u64) {
-        self.stages.iter().for_each(|stage| stage.skip(turn));
+        let place = BatchTurn::below(turn);
+        self.stages.iter().for_each(|stage| stage.skip(place));
         self.common.offers.skip(turn);
         self.taken();
     }

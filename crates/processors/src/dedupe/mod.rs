@@ -95,8 +95,7 @@ Of the values, a hash of 128 bits is remembered (SipHash with a key that is chos
 
 **Order.** Events are compared in the order of the input, with the same result for any number of workers. What is remembered lasts over restarts, crashes and reloads where the pipeline has a disk queue (page
 `queue`, \"What processors remember\"), and until the settings of `dedupe` change. Without one, and below an output, nothing is remembered across a restart or a reload that changes the pipeline.
-With `if`, only the events for which it is true are compared and remembered. With a disk queue and several outputs, what one that lags has not accepted
-stays in memory (page `queue`, \"When outputs keep up\"); below an output, `dedupe` does not have this effect.
+With `if`, only the events for which it is true are compared and remembered.
 ";
 
 /// Settings of `dedupe`.

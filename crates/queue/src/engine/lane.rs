@@ -39,6 +39,8 @@ pub struct Lane {
     next_ordinal: u64,
     /// Set while it goes on alone.
     alone: Option<ReaderSlot>,
+    /// The number of the first batch that it got alone.
+    parted_at: u64,
     /// It takes nothing more in this run: its cursor stays, and it gets only what no later run would give it.
     has_failed: bool,
 }
@@ -111,12 +113,30 @@ impl Lane {
 
     /// It goes on alone.
     pub fn part(&mut self) {
-        self.alone.get_or_insert_default();
+        if self.alone.is_none() {
+            self.alone = Some(ReaderSlot::default());
+            self.parted_at = self.turn;
+        }
+    }
+
+    /// How many batches it had got when it went on alone.
+    pub fn parted_at(&self) -> u64 {
+        self.parted_at
     }
 
     /// It goes on with the others again.
     pub fn join(&mut self) {
         self.alone = None;
+    }
+
+    /// How many batches it got.
+    pub fn turn(&self) -> u64 {
+        self.turn
+    }
+
+    /// Whether there are batches beyond its position that it passed in an earlier run.
+    pub fn has_passed_before(&self) -> bool {
+        !self.passed_before.is_empty()
     }
 
     /// Whether it takes nothing more in this run.

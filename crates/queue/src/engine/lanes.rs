@@ -18,6 +18,17 @@ pub struct LaneTurn {
     pub turn: u64,
 }
 
+/// That an output goes on with the others again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Joined {
+    /// The output.
+    pub lane: usize,
+    /// The number of the first batch that it got alone.
+    pub first: u64,
+    /// The number of the first one that it gets with the others.
+    pub end: u64,
+}
+
 /// How near to the front an output that goes on alone is waited for, in batches, so that it joins.
 const NEAR: u64 = 8;
 
@@ -59,6 +70,10 @@ pub struct Lanes {
     floor: u64,
     /// When an output last passed something, by the steady clock.
     last_progress: i64,
+    /// Outputs that go on alone from the next batch of the front on: their processors part from those of the front right before it.
+    parting: Vec<usize>,
+    /// Outputs that have joined since the last batch of the front.
+    joined: Vec<Joined>,
 }
 
 impl Lanes {
@@ -67,6 +82,8 @@ impl Lanes {
             lanes,
             floor: 0,
             last_progress: now,
+            parting: Vec::new(),
+            joined: Vec::new(),
         }
     }
 
@@ -84,9 +101,15 @@ impl Lanes {
     pub fn alone(&self) -> Vec<(usize, ReaderSlot)> {
         let lanes = self.lanes.iter().enumerate();
         lanes
-            .filter(|(_, lane)| !lane.has_failed())
+            .filter(|(index, _)| self.may_read_alone(*index))
             .filter_map(|(lane, place)| Some((lane, place.alone()?.clone())))
             .collect()
+    }
+
+    /// Whether an output goes on alone, and its processors have parted from those of the others.
+    pub fn may_read_alone(&self, lane: usize) -> bool {
+        let place = &self.lanes[lane];
+        place.is_alone() && !place.has_failed() && !self.parting.contains(&lane)
     }
 
     /// Whether some output goes on alone, so that it needs everything to be stored.
@@ -112,19 +135,49 @@ impl Lanes {
             let has_caught_up = lane.is_alone() && lane.position() >= front;
             if has_caught_up && !lane.has_failed() && lane.may_hold() && has_room(index) {
                 lane.join();
+                match self.parting.iter().position(|parting| *parting == index) {
+                    Some(place) => drop(self.parting.swap_remove(place)),
+                    None => self.joined.push(Joined {
+                        lane: index,
+                        first: lane.parted_at(),
+                        end: lane.turn(),
+                    }),
+                }
             }
         }
     }
 
     /// Lets those of the `full` outputs go on alone that are at the front and hold more than this, in bytes. The log has
-    /// everything from there on.
-    pub fn part(&mut self, full: &[usize], front: u64, size_max: usize) {
-        for &lane in full {
-            let lane = &mut self.lanes[lane];
-            if lane.is_behind(size_max) && lane.position() == front {
+    /// everything from there on. With processors that are `ordered`, the outputs go on alone from the next batch of the front on.
+    pub fn part(&mut self, full: &[usize], front: u64, size_max: usize, ordered: bool) {
+        for &index in full {
+            let lane = &mut self.lanes[index];
+            let may_part = lane.position() == front && !(ordered && lane.has_passed_before());
+            if may_part && lane.is_behind(size_max) {
                 lane.part();
+                if ordered {
+                    self.parting.push(index);
+                }
             }
         }
+    }
+
+    /// Whether some of these outputs go on together and hold more than this, in bytes.
+    pub fn is_one_behind(&self, those: &[usize], size_max: usize) -> bool {
+        let mut those = those.iter().map(|&lane| &self.lanes[lane]);
+        those.any(|lane| !lane.is_alone() && lane.is_behind(size_max))
+    }
+
+    /// Who parts from the outputs that go on together right before the batch that these get now, with the number of the first
+    /// batch that it gets alone, and who has joined them.
+    pub fn take_changes(&mut self) -> (Vec<LaneTurn>, Vec<Joined>) {
+        let parting = std::mem::take(&mut self.parting);
+        let turn = |lane: usize| LaneTurn {
+            lane,
+            turn: self.lanes[lane].turn(),
+        };
+        let parting = parting.into_iter().map(turn).collect();
+        (parting, std::mem::take(&mut self.joined))
     }
 
     /// An output takes nothing more in this run. On a disk its cursor stays where it is.

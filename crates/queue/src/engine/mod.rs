@@ -22,8 +22,10 @@
 //! passed; cursors are saved four times a second and before a segment is removed. What an output has passed beyond its cursor is
 //! saved with it, as far as it is synced and in so many runs at most ([`crate::cursor::RUNS_MAX`]): a later run reads over it.
 //!
-//! Where a pipeline has an ordered processor (`head`), no output goes on alone ([`DiskOptions::may_part`]): a second pass over
-//! its batches would give different results. The others wait for one that holds more than may be kept in memory.
+//! Where a pipeline has an ordered processor, outputs begin a run together, and the batches between are processed again for those
+//! that have not passed them. An output that goes on alone takes a copy of the processor with it, as it is right before the first
+//! batch that the output gets alone, and gives it up when it joins ([`Entry::parting`], [`Entry::joined`]). Where that is not possible
+//! ([`DiskOptions::may_part`]), as with `head`, the others wait for one that holds more than may be kept in memory.
 //!
 //! An output that *failed* gets nothing more in this run ([`Queue::fail`]): its cursor stays, and nobody waits for it.
 //!
@@ -90,7 +92,7 @@ use tokio::sync::Notify;
 
 pub use bell::Bell;
 pub use depth::Depth;
-pub use lanes::LaneTurn;
+pub use lanes::{Joined, LaneTurn};
 pub use open::DiskOptions;
 pub use phase::QueuePhase;
 pub use send::{Inlet, Offer, Refused, was_dropped};
@@ -150,6 +152,8 @@ struct Disk {
     settings: DiskSettings,
     /// Whether outputs may go on alone. Not where a processor needs every batch once, in sequence.
     may_part: bool,
+    /// Whether a processor gets every batch once, in sequence.
+    is_ordered: bool,
     pool: PagePool,
     front: ReaderSlot,
     upkeep: Mutex<Upkeep>,

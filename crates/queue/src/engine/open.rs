@@ -33,9 +33,12 @@ pub struct DiskOptions {
     pub limits: Limits,
     /// The names of the outputs, in order.
     pub outputs: Vec<String>,
-    /// Whether outputs may go on alone: not where a processor needs every batch once, in sequence.
+    /// Whether outputs may go on alone.
     pub may_part: bool,
-    /// Whether what processors remember is kept for a later run, in mode [`Mode::Everything`]. Outputs may not go on alone then.
+    /// Whether a processor gets every batch once, in sequence. Outputs then begin together; one that goes on alone takes a copy of the
+    /// processor with it ([`Entry::parting`](super::Entry::parting)).
+    pub is_ordered: bool,
+    /// Whether what processors remember is kept for a later run, in mode [`Mode::Everything`]. They are ordered.
     pub keeps_snapshots: bool,
     /// The disk that several queues share.
     pub budget: Option<Arc<DiskBudget>>,
@@ -63,6 +66,7 @@ impl DiskOptions {
             mode: Mode::Everything,
             outputs: outputs.iter().map(|&name| name.to_owned()).collect(),
             may_part: true,
+            is_ordered: false,
             keeps_snapshots: false,
             budget: None,
             metrics: Arc::default(),
@@ -147,6 +151,7 @@ impl Queue {
             mode: options.mode,
             settings: options.settings,
             may_part: options.may_part,
+            is_ordered: options.is_ordered,
             pool: PagePool::default(),
             front: Arc::default(),
             budget: options.budget,
@@ -244,13 +249,14 @@ impl Start {
             cursors.push(cursor);
         }
         let positions = lanes.iter().map(Lane::position);
-        let front = match options.may_part {
+        let parts = options.may_part && !options.is_ordered;
+        let front = match parts {
             true => positions.max(),
             false => positions.min(),
         };
         let front = remembered.begins_at(front.unwrap_or(next.sequence));
         for lane in &mut lanes {
-            if options.may_part && lane.position() < front {
+            if parts && lane.position() < front {
                 lane.part();
             }
         }

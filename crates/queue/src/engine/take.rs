@@ -14,6 +14,7 @@ use component::{Delivery, Limit};
 
 use super::front::{Kept, Waiting};
 use super::lane::{ReaderSlot, Weight};
+use super::lanes::Joined;
 use super::lanes::{LaneTurn, Recipient};
 use super::state::QueueState;
 use super::upkeep::DROPPED_BY_AGE;
@@ -40,6 +41,11 @@ pub struct Entry {
     /// How many batches the outputs that go on together got before it. None where one gets it alone, so that its rows have been
     /// processed once before.
     pub turn: Option<u64>,
+    /// Outputs whose processors part from those of the others right before this batch, and the number of the first batch that each
+    /// gets alone.
+    pub parting: Vec<LaneTurn>,
+    /// Outputs that share the processors of the others again.
+    pub joined: Vec<Joined>,
     /// Whether processors are asked for what they remember after it: [`Queue::keep_snapshot`] waits for that.
     pub asks_snapshot: bool,
     /// To be passed by every one of `lanes`.
@@ -258,6 +264,10 @@ impl Queue {
         let lanes = state
             .lanes
             .give(recipient, what.sequence, weight, what.ordinal_end);
+        let (parting, joined) = match recipient {
+            Recipient::Front => state.lanes.take_changes(),
+            Recipient::Alone(_) => Default::default(),
+        };
         let turn = (recipient == Recipient::Front).then(|| state.front.give(what.sequence));
         let asks_snapshot = match (&mut state.snapshots, turn, what.ordinal_end) {
             (Some(snapshots), Some(_), Some(end)) => snapshots.ask(what.size, end),
@@ -279,6 +289,8 @@ impl Queue {
         Entry {
             sequence: what.sequence,
             lanes,
+            parting,
+            joined,
             asks_snapshot,
             turn,
             ticket: Arc::new(ticket),
@@ -361,8 +373,7 @@ impl Queue {
         match recipient {
             Recipient::Alone(lane) => {
                 let place = state.lanes.of(lane);
-                let stands = place.is_alone()
-                    && !place.has_failed()
+                let stands = state.lanes.may_read_alone(lane)
                     && place.position() < end.sequence
                     && takes(lane);
                 stands.then_some((place.position(), end))
@@ -460,23 +471,19 @@ impl Disk {
     }
 
     /// Lets those of the `full` outputs go on alone that hold more than is kept in memory for them, where the log has
-    /// everything from here on. Where none may go on alone, the others have to wait for them, which this tells.
+    /// everything from here on. Whether the others may go on: not where processors are ordered, and one that is that far behind does
+    /// not go on alone.
     fn part(&self, state: &mut QueueState, full: &[usize]) -> bool {
-        let size_max = self.settings.cache_bytes.bytes();
-        if !self.may_part {
-            return !full
-                .iter()
-                .any(|&lane| state.lanes.of(lane).is_behind(size_max));
-        }
         let is_stored = match self.mode {
             Mode::Everything => true,
             Mode::Overflow => state.front.is_next_stored(),
         };
-        if is_stored {
+        let size_max = self.settings.cache_bytes.bytes();
+        if self.may_part && is_stored {
             let front = state.front.sequence();
-            state.lanes.part(full, front, size_max);
+            state.lanes.part(full, front, size_max, self.is_ordered);
         }
-        true
+        !(self.is_ordered && state.lanes.is_one_behind(full, size_max))
     }
 }
 

@@ -300,6 +300,9 @@ impl World {
                     queue.keep_snapshot(entry.sequence, None);
                 }
                 self.model().give_lost(entry.turn, &entry.lanes);
+                if self.setup.keeps_snapshots {
+                    self.model().part_and_join(&entry);
+                }
                 for lane in &entry.lanes {
                     entry.ticket.pass(lane.lane);
                 }
@@ -316,7 +319,7 @@ impl World {
     fn remember(&self, batch: &Batch, entry: &Entry) {
         let is_exact = self.is_exact();
         let mut model = self.model();
-        model.remember(entry.sequence, Content::of(batch).number, is_exact);
+        model.remember(entry, Content::of(batch).number, is_exact);
         if entry.asks_snapshot {
             let states = model.states();
             drop(model);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use batch::Batch;
 use component::Receipt;
 use queue::cursor::Saved;
-use queue::{Entry, LaneTurn, ProcessorState, Ticket};
+use queue::{Entry, Joined, LaneTurn, ProcessorState, Ticket};
 
 use crate::support::batches::Content;
 
@@ -67,6 +67,8 @@ pub struct Model {
     pub dropped_before: u64,
     /// What a processor remembers.
     memory: Memory,
+    /// What the copies remember that outputs have which go on alone, by output and the number of its first batch.
+    apart: BTreeMap<(usize, u64), Memory>,
     /// What it remembered after each sequence, when it first got there, and which batch that was.
     remembered: BTreeMap<u64, (Memory, u64)>,
     /// The part of that which a power cut may have taken back.
@@ -197,17 +199,41 @@ impl Model {
         }
     }
 
+    /// Outputs go on alone, or together again.
+    pub fn part_and_join(&mut self, entry: &Entry) {
+        for Joined { lane, first, end } in &entry.joined {
+            assert!(
+                first <= end,
+                "output {lane} joins at {end}, and parted at {first}"
+            );
+            let gone = self.apart.remove(&(*lane, *first));
+            assert!(gone.is_some(), "output {lane} had gone on alone");
+        }
+        for place in &entry.parting {
+            self.apart.insert((place.lane, place.turn), self.memory);
+        }
+    }
+
     /// A processor that remembers what it saw gets a batch; `is_exact` where nothing can be missing from what it saw.
-    pub fn remember(&mut self, sequence: u64, number: u64, is_exact: bool) {
-        let Memory { position, hash } = self.memory;
+    pub fn remember(&mut self, entry: &Entry, number: u64, is_exact: bool) {
+        let sequence = entry.sequence;
+        self.part_and_join(entry);
+        let memory = match (entry.turn, entry.lanes.first()) {
+            (None, Some(LaneTurn { lane, turn })) => {
+                let mut own = self.apart.range_mut((*lane, 0)..=(*lane, *turn));
+                own.next_back().expect("it has a processor of its own").1
+            }
+            _ => &mut self.memory,
+        };
+        let Memory { position, hash } = *memory;
         assert!(position <= sequence, "{sequence} comes after {position}");
-        self.memory = Memory {
+        *memory = Memory {
             position: sequence + 1,
             hash: (hash ^ (number + 1))
                 .wrapping_mul(0x9e37_79b9_7f4a_7c15)
                 .rotate_left(17),
         };
-        let new = (self.memory, number);
+        let new = (*memory, number);
         let first = *self.remembered.entry(sequence).or_insert(new);
         assert!(
             first == new || !is_exact,
@@ -223,6 +249,7 @@ impl Model {
     /// What the processor remembers in a new run.
     pub fn recall(&mut self, states: &[ProcessorState], is_exact: bool) {
         self.memory = Memory::of(states);
+        self.apart.clear();
         let position = self.memory.position;
         let unsure = std::mem::take(&mut self.unsure);
         let last = unsure.range(..position).next_back();

@@ -69,7 +69,7 @@ impl Setup {
                 events_max: one_of(random, &[10, 1000]),
             },
             outputs: random.usize(1..4),
-            may_part: random.bool() && !keeps_snapshots,
+            may_part: random.bool(),
             keeps_snapshots,
             changes_outputs: random.u8(..4) == 0,
             document_max: one_of(random, &[10, 100, 1000]),
@@ -107,6 +107,7 @@ impl Setup {
             mode: self.mode,
             limits: self.limits,
             may_part: self.may_part,
+            is_ordered: self.keeps_snapshots,
             keeps_snapshots: self.keeps_snapshots,
             clock: Arc::new(move || clock.load(Relaxed)),
             ..DiskOptions::new(self.settings.clone(), &names)
