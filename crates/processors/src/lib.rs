@@ -19,6 +19,7 @@ mod lookup;
 mod names;
 mod object_cache;
 mod redact;
+mod remembered;
 mod remove;
 mod rename;
 mod sample;

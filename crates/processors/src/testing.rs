@@ -196,3 +196,14 @@ pub fn check_errors(spec: &'static Spec, table: &[(&str, &str)]) {
         );
     }
 }
+
+/// Numbers without an order to the eye, the same in every run.
+pub fn numbers(seed: u64) -> impl FnMut(u64) -> u64 {
+    let mut state = seed;
+    move |below| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (state >> 33) % below
+    }
+}

@@ -63,6 +63,7 @@ mod queue_torture;
 mod reading_faults;
 mod registry_faults;
 mod reload;
+mod remembering;
 mod repeats;
 mod resending;
 mod routing;

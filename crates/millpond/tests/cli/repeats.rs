@@ -1,164 +1,93 @@
 //! The processor `dedupe`.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use crate::program::{Folder, millpond};
-use crate::running::{Service, append};
-use serde_json::Value;
+use crate::remembering::{Growing, Lines, number_of, run_with_any_workers};
+use crate::running::Service;
 
 /// Lines with a number and a key, of which a later one often repeats an earlier one.
-struct Lines {
-    rng: fastrand::Rng,
+#[derive(Default)]
+struct Repeats {
     /// The number of the first line with each key.
     first: BTreeMap<u64, u64>,
-    count: u64,
 }
 
-impl Lines {
-    fn next(&mut self) -> String {
-        let (key, number) = (self.rng.u64(..20_000), self.count);
-        self.count += 1;
+impl Lines for Repeats {
+    fn next(&mut self, rng: &mut fastrand::Rng, number: u64) -> String {
+        let key = rng.u64(..20_000);
         self.first.entry(key).or_insert(number);
         format!("{{\"n\":{number},\"k\":\"key {key}\"}}\n")
     }
 }
 
-/// A log that grows, and a pipeline with `dedupe` and a small disk queue that reads it into `one.ndjson` and `away/two.ndjson`. The second one
-/// cannot be written before a file is gone that stands in the place of its folder.
-struct Growing {
-    folder: Folder,
-    lines: Lines,
+fn growing() -> Growing<Repeats> {
+    Growing::new(
+        "dedupe: { fields: [k], max_keys: 100k }",
+        Repeats::default(),
+    )
 }
 
-impl Growing {
-    fn new() -> Self {
-        let seed = fastrand::u64(..);
-        println!("seed {seed}");
-        let lines = Lines {
-            rng: fastrand::Rng::with_seed(seed),
-            first: BTreeMap::new(),
-            count: 0,
-        };
-        let folder = Folder::new();
-        folder.write("away", "a file in the place of a folder");
-        Self { folder, lines }
-    }
-
-    fn grow(&mut self, lines: usize) {
-        let more: String = (0..lines).map(|_| self.lines.next()).collect();
-        append(&self.folder.path("a.ndjson"), &more);
-    }
-
-    fn configuration(&self, follow: bool, outputs: &[&str]) -> String {
-        let place = self.folder.path("");
-        let outputs: String = outputs
-            .iter()
-            .map(|out| {
-                let name = out.rsplit('/').next().unwrap_or_default();
-                format!("      - file: {{ name: {name}, path: '{place}/{out}.ndjson' }}\n")
-            })
-            .collect();
-        let text = format!(
-            "data_dir: '{place}/data'
-api: false
-pipelines:
-  one:
-    input:
-      file: {{ paths: ['{place}/a.ndjson'], follow: {follow} }}
-    queue: {{ disk: {{ max_bytes: 16MiB, segment_bytes: 256KiB, cache_bytes: 256KiB, min_free_bytes: 0 }} }}
-    processors:
-      - dedupe: {{ fields: [k], max_keys: 100k }}
-    retry: {{ initial: 20ms, max: 100ms }}
-    outputs:
-{outputs}"
-        );
-        self.folder.write(&format!("follow-{follow}.yaml"), text)
-    }
-
-    fn come_back(&self) {
-        std::fs::remove_file(self.folder.path("away")).expect("it is there");
-    }
-
-    /// The numbers of the lines that an output has.
-    fn numbers(&self, output: &str) -> Vec<u64> {
-        let number = |line: &str| {
-            let event: Value = serde_json::from_str(line).ok()?;
-            event["n"].as_u64()
-        };
-        let text = std::fs::read_to_string(self.folder.path(&format!("{output}.ndjson")));
-        text.unwrap_or_default()
-            .lines()
-            .filter_map(number)
-            .collect()
-    }
-
-    /// An output has the first line of each key and no other one. How often it has one again.
-    fn check(&self, output: &str) -> usize {
-        let numbers = self.numbers(output);
-        let got: BTreeSet<u64> = numbers.iter().copied().collect();
-        let expected: BTreeSet<u64> = self.lines.first.values().copied().collect();
-        let missing = expected.difference(&got).count();
-        let more = got.difference(&expected).count();
-        assert_eq!(
-            (missing, more),
-            (0, 0),
-            "{output}: missing and too many of {}",
-            expected.len()
-        );
-        numbers.len() - got.len()
-    }
+/// The numbers of the lines that an output has.
+fn numbers(growing: &Growing<Repeats>, output: &str) -> Vec<u64> {
+    growing.events(output).iter().map(number_of).collect()
 }
 
-/// Kills the pipeline again and again while the log grows.
-fn kill_again_and_again(kills: usize, outputs: &[&str]) {
-    let mut growing = Growing::new();
-    let path = growing.configuration(true, outputs);
-    for _ in 0..kills {
-        growing.grow(4_000);
-        let service = Service::start(&growing.folder, &["run", &path]);
-        std::thread::sleep(Duration::from_millis(growing.lines.rng.u64(50..400)));
-        service.kill();
-    }
-    growing.come_back();
-    let ended = millpond(&["run", &growing.configuration(false, outputs)]).expect(0);
-    assert!(!ended.err.contains("remembers nothing"), "{}", ended.err);
+/// An output has the first line of each key and no other one. How often it has one again.
+fn check(growing: &Growing<Repeats>, output: &str) -> usize {
+    let numbers = numbers(growing, output);
+    let got: BTreeSet<u64> = numbers.iter().copied().collect();
+    let expected: BTreeSet<u64> = growing.lines.first.values().copied().collect();
+    let missing = expected.difference(&got).count();
+    let more = got.difference(&expected).count();
+    assert_eq!(
+        (missing, more),
+        (0, 0),
+        "{output}: missing and too many of {}",
+        expected.len()
+    );
+    numbers.len() - got.len()
+}
+
+fn kill_and_check(kills: usize, outputs: &[&str]) {
+    let mut growing = growing();
+    growing.kill_again_and_again(kills, outputs);
     for output in outputs {
-        growing.check(output);
+        check(&growing, output);
     }
-    let kept = growing.folder.path("data/queue/one/snapshot-a");
-    assert!(std::path::Path::new(&kept).exists());
 }
 
 #[test]
 fn one_event_of_each_key_passes_after_kills() {
-    kill_again_and_again(30, &["one"]);
+    kill_and_check(30, &["one"]);
 }
 
 #[test]
 fn one_event_of_each_key_passes_after_kills_also_to_an_output_that_was_away() {
-    kill_again_and_again(12, &["one", "away/two"]);
+    kill_and_check(12, &["one", "away/two"]);
 }
 
 #[test]
 fn an_output_that_is_away_delays_no_other_and_gets_the_same() {
-    let mut growing = Growing::new();
+    let mut growing = growing();
     let path = growing.configuration(true, &["one", "away/two"]);
     let mut service = Service::start(&growing.folder, &["run", &path]);
     for _ in 0..10 {
         growing.grow(8_000);
         let keys = growing.lines.first.len();
-        service.until("one has them", || growing.numbers("one").len() == keys);
+        service.until("one has them", || numbers(&growing, "one").len() == keys);
     }
     growing.come_back();
     let keys = growing.lines.first.len();
-    service.until("two has them", || growing.numbers("away/two").len() == keys);
+    service.until("two has them", || {
+        numbers(&growing, "away/two").len() == keys
+    });
     // Together again.
     growing.grow(8_000);
     let keys = growing.lines.first.len();
     for output in ["one", "away/two"] {
-        service.until("it has them", || growing.numbers(output).len() == keys);
-        assert_eq!(growing.check(output), 0, "{output}");
+        service.until("it has them", || numbers(&growing, output).len() == keys);
+        assert_eq!(check(&growing, output), 0, "{output}");
     }
     service.stop();
 }
@@ -180,28 +109,11 @@ fn repeats_are_the_same_whatever_the_workers() {
     };
     let lines: String = (0..60_000).map(&mut line).collect();
     let log = folder.write("a.ndjson", lines);
-    let mut outs = Vec::new();
-    for workers in [1, 2, 7] {
-        let path = folder.write(
-            "dedupe.yaml",
-            format!(
-                "workers: {workers}\npipelines:\n  one:\n    input:\n      file: {{ paths: ['{log}'], follow: false }}\n    processors:\n      - dedupe: {{ fields: [k], within: 5m, max_keys: 2k }}\n    outputs: [stdout]\n"
-            ),
-        );
-        let ended = millpond(&["run", &path, "--metrics"]).expect(0);
-        let row = ended.err.lines().find(|line| line.starts_with("dedupe"));
-        let counted = row.and_then(|row| row.split_once("keys_forgotten "));
-        let (_, counted) = counted.expect("keys were forgotten");
-        outs.push((ended.out, counted.to_owned()));
-    }
-    let passed = outs[0].0.lines().count();
+    let (out, counters) =
+        run_with_any_workers(&log, "dedupe: { fields: [k], within: 5m, max_keys: 2k }");
+    let passed = out.lines().count();
     assert!((3_001..30_000).contains(&passed), "{passed} passed");
-    let forgotten = outs[0].1.trim_end_matches(')').replace(',', "");
-    assert!(
-        forgotten.parse().is_ok_and(|keys: u64| keys > 0),
-        "{forgotten}"
-    );
-    assert!(outs.iter().all(|out| *out == outs[0]));
+    assert!(counters["keys_forgotten"] > 0, "{counters:?}");
 }
 
 #[test]

@@ -1,18 +1,16 @@
 //! `dedupe`: drops events that repeat an earlier one.
 //!
-//! It is ordered, so that the result is the same with any number of workers. What is remembered of an event is its time and a hash
-//! of its values with 128 bits ([`sip`]), keyed with a secret of this installation. With a million keys remembered, an event is mistaken for another one
-//! with a probability of 10^6 / 2^128, about 3 in 10^33, also if somebody chooses the values who knows everything but the secret. The result therefore does not depend on the secret.
+//! It is ordered, so that the result is the same with any number of workers. What is remembered of an event is its time and the fingerprint
+//! of its values ([`crate::remembered`]).
 
 mod recent;
-mod sip;
 
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
 
-use batch::{Batch, Bitmap, Column, Encoding, Failures, FieldPath, FieldRead, Value};
+use batch::{Batch, Bitmap, Column, Encoding, Failures, FieldPath, FieldRead};
 use batch::{FieldsWriter, Json, JsonWriter};
 use component::{Build, BuildContext, Example, Order, Processor, Spec, parse};
 use config::{ConfigError, Count, Node, Period, Positional, Positive};
@@ -21,8 +19,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::names::field;
-use recent::{KEYS_MAX, RecentKeys};
-use sip::Fingerprint;
+use crate::remembered::{
+    Fingerprint, TIME, default_max_keys, default_time, max_keys, reads, refuse_words, write_values,
+};
+use recent::RecentKeys;
 
 /// The processor's description.
 pub const SPEC: Spec = Spec {
@@ -114,21 +114,9 @@ struct Config {
     max_keys: Count,
 }
 
-const TIME: &str = "@timestamp";
-
-fn default_time() -> String {
-    TIME.to_owned()
-}
-
-fn default_max_keys() -> Count {
-    Count(1_000_000)
-}
-
 fn build(node: &Node, _: &BuildContext) -> Result<Box<dyn Processor>, ConfigError> {
+    refuse_words(node, is_setting)?;
     let config: Config = parse(node)?;
-    if let Some(fields) = &config.fields {
-        refuse_words(node, fields)?;
-    }
     let empty = "name at least one field, or leave `fields` out to compare whole events";
     let fields = config
         .fields
@@ -140,17 +128,12 @@ fn build(node: &Node, _: &BuildContext) -> Result<Box<dyn Processor>, ConfigErro
             .error("`time` has no effect without `within`")
             .note("add how long repeats are dropped, for example: within=10m"));
     }
-    let max_keys = config.max_keys.0;
-    if max_keys == 0 || max_keys > KEYS_MAX {
-        return Err(node
-            .nearest("max_keys")
-            .error(format!("`max_keys` must be from 1 to {}", Count(KEYS_MAX))));
-    }
+    let max_keys = max_keys(node, config.max_keys)?;
     let nanos = |within: Positive<Period>| u64::try_from(within.as_nanos()).unwrap_or(u64::MAX);
     let window = config.within.map(nanos);
     let time = field(node, "time", &config.time)?;
     Ok(Box::new(Dedupe {
-        recent: RecentKeys::new(max_keys as usize, window),
+        recent: RecentKeys::new(max_keys, window),
         time: window.is_some().then_some(time),
         fields,
         without_key: 0,
@@ -160,27 +143,12 @@ fn build(node: &Node, _: &BuildContext) -> Result<Box<dyn Processor>, ConfigErro
     }))
 }
 
-/// Refuses `within 10m`, which would be two fields that no event has.
-fn refuse_words(node: &Node, fields: &[String]) -> Result<(), ConfigError> {
-    let is_setting = |pair: &[String]| match pair {
-        [name, value] => match &**name {
-            "within" => value.parse::<Period>().is_ok(),
-            "max_keys" => value.parse::<Count>().is_ok(),
-            _ => false,
-        },
+fn is_setting(name: &str, value: &str) -> bool {
+    match name {
+        "within" => value.parse::<Period>().is_ok(),
+        "max_keys" => value.parse::<Count>().is_ok(),
         _ => false,
-    };
-    let Some(index) = fields.windows(2).position(is_setting) else {
-        return Ok(());
-    };
-    let (name, value) = (&fields[index], &fields[index + 1]);
-    Err(node
-        .nearest(&format!("fields[{index}]"))
-        .error(format!("`{name}` is a setting, and stands here as a field"))
-        .note(format!("write {name}={value}"))
-        .note(format!(
-            "a field of that name is written `{name}`, in backticks"
-        )))
+    }
 }
 
 #[derive(Clone)]
@@ -236,14 +204,7 @@ impl Processor for Dedupe {
     }
 
     fn reads(&self) -> Vec<Arc<FieldRead>> {
-        let fields = self.fields.iter().flatten().cloned();
-        let fields = fields.map(FieldRead::always);
-        // Only a field that was asked for has to be there.
-        let time = self.time.iter().map(|path| {
-            let is_default = path.to_string() == TIME;
-            FieldRead::always(path.clone()).may_be_absent(is_default)
-        });
-        fields.chain(time).map(Arc::new).collect()
+        reads(self.fields.as_deref(), self.time.as_ref())
     }
 
     fn take_counters(&mut self) -> Vec<(&'static str, u64)> {
@@ -258,14 +219,7 @@ impl Dedupe {
     /// Makes the keys of rows from the values of some fields.
     fn take_values(&mut self, columns: &[Arc<Column>], rows: &Bitmap) {
         for row in rows.iter() {
-            self.text.clear();
-            let mut has_value = false;
-            for column in columns {
-                let value = column.value(row);
-                has_value |= !matches!(value, Value::Missing | Value::Null);
-                add_value(value, &mut self.text);
-            }
-            if has_value {
+            if write_values(columns, row, &mut self.text) {
                 self.keys.push((row, self.recent.fingerprint(&self.text)));
             } else {
                 self.without_key += 1;
@@ -289,23 +243,4 @@ impl Dedupe {
             self.keys.push((row, self.recent.fingerprint(&self.text)));
         }
     }
-}
-
-/// Appends a value so that no two sequences of different values give the same bytes: its length, and what it is as JSON, but a text
-/// without escapes and its last quote. Nothing else begins with a quote. Where the field is absent, the length is 0.
-#[inline]
-fn add_value(value: Value<'_>, out: &mut Vec<u8>) {
-    let start = out.len();
-    out.extend_from_slice(&[0; 4]);
-    match value {
-        Value::Missing => {}
-        Value::Text(_) | Value::Time(_) => {
-            out.push(b'"');
-            value.write_text(out);
-        }
-        _ => value.write_json(out),
-    }
-    // Values lie in buffers of less than 4 GiB.
-    let len = (out.len() - start - 4) as u32;
-    out[start..start + 4].copy_from_slice(&len.to_le_bytes());
 }

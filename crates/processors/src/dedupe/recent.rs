@@ -1,26 +1,15 @@
 //! The keys of the events that were let through last.
 //!
 //! The keys lie in a ring in the order in which their events were let through; when it is full, the next one takes the place of the
-//! oldest. An index (open addressing, linear probing) finds a key in the ring. An entry of it has the place in the ring and 32 bits of
-//! the fingerprint, so that a key is only looked at if it is almost certainly the right one, and a slot can be moved without looking at
-//! its key. Fingerprints come from a secret hash, so that nobody can choose keys that meet in the index.
+//! oldest. An index ([`SlotTable`]) finds a key in the ring.
 //!
 //! The state is the secret, the ring and the place of its oldest key: plain data. The index follows from it. It is saved as numbers of 8
 //! bytes, little-endian: the version, the two parts of the secret, the place of the oldest key, and three for each key.
 
-use super::sip::{Fingerprint, SipKey};
-
-/// The most keys that can be remembered: a place in the ring plus one has 32 bits.
-pub(super) const KEYS_MAX: u64 = 1_000_000_000;
+use crate::remembered::{Fingerprint, Fingerprinted, SENSELESS, SipKey, SlotTable, saved_parts};
 
 /// The version of what is saved.
 const VERSION: u64 = 1;
-
-/// How many keys there is room for at first.
-const FIRST_KEYS: usize = 1024;
-
-/// An index with fewer slots stays in the caches of the processor.
-const CACHED_SLOTS: usize = 1 << 16;
 
 /// An event that was let through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +17,13 @@ struct PassedKey {
     fingerprint: Fingerprint,
     /// Nanoseconds since 1970; 0 where there is no window.
     time: i64,
+}
+
+impl Fingerprinted for PassedKey {
+    #[inline]
+    fn fingerprint(&self) -> &Fingerprint {
+        &self.fingerprint
+    }
 }
 
 /// What remembers events that were let through.
@@ -55,7 +51,7 @@ impl RecentKeys {
             oldest: 0,
             max_keys,
             window,
-            index: SlotTable::new(FIRST_KEYS),
+            index: SlotTable::new(),
             forgotten: 0,
         }
     }
@@ -66,40 +62,25 @@ impl RecentKeys {
         self.secret.hash(values)
     }
 
-    /// Reads where the next calls of [`Self::lets_through`] are going to read. In a table larger than the caches of the processor, these reads
-    /// then happen at the same time instead of one after the other.
+    /// Reads where the next calls of [`Self::lets_through`] are going to read.
     pub fn prepare(&self, keys: &[(usize, Fingerprint)]) {
-        if self.index.slots.len() < CACHED_SLOTS {
-            return;
-        }
-        let mut seen = 0;
-        for (_, fingerprint) in keys {
-            seen ^= self.index.first(hash_of_key(fingerprint));
-        }
-        for (_, fingerprint) in keys {
-            let value = self.index.first(hash_of_key(fingerprint));
-            if value != 0 && hash_of(value) == hash_of_key(fingerprint) {
-                seen ^= self.ring[place_of(value)].fingerprint[0];
-            }
-        }
-        if self.ring.len() == self.max_keys {
-            // These are forgotten next.
-            for passed in self.ring.iter().skip(self.oldest).take(keys.len()) {
-                seen ^= self.index.first(hash_of_key(&passed.fingerprint));
-            }
-        }
-        std::hint::black_box(seen);
+        let is_full = self.ring.len() == self.max_keys;
+        let next = if is_full {
+            self.oldest
+        } else {
+            self.ring.len()
+        };
+        self.index.prepare(&self.ring, keys, next);
     }
 
     /// Whether an event is let through. If so, it is remembered.
     #[inline]
     pub fn lets_through(&mut self, fingerprint: Fingerprint, time: i64) -> bool {
-        let hash = hash_of_key(&fingerprint);
-        let known = self.index.find(hash, &self.ring, &fingerprint);
+        let known = self.index.find(&self.ring, &fingerprint);
         if known.is_some_and(|(_, place)| self.is_near(place, time)) {
             return false;
         }
-        self.remember(hash, fingerprint, time);
+        self.remember(fingerprint, time);
         true
     }
 
@@ -122,31 +103,23 @@ impl RecentKeys {
     /// # Errors
     /// It cannot be read, and why.
     pub fn restore(&mut self, saved: &[u8]) -> Result<(), String> {
-        let (numbers, rest) = saved.as_chunks::<8>();
-        let ([version, first, second, oldest, keys @ ..], []) = (numbers, rest) else {
-            return Err("what was kept is too short".to_owned());
-        };
-        if *version != VERSION.to_le_bytes() {
-            return Err("it was kept by a later version of Millpond".to_owned());
-        }
-        let (keys, rest) = keys.as_chunks::<3>();
+        let ([first, second, oldest], keys) = saved_parts::<3, 3>(saved, VERSION)?;
         let oldest = u64::from_le_bytes(*oldest) as usize;
-        if !rest.is_empty() || keys.len() > self.max_keys || oldest >= keys.len().max(1) {
-            return Err("what was kept makes no sense".to_owned());
+        if keys.len() > self.max_keys || oldest >= keys.len().max(1) {
+            return Err(SENSELESS.to_owned());
         }
         *self = Self::new(self.max_keys, self.window);
         self.secret = SipKey::from_bytes([*first, *second]);
         for [first, second, time] in keys {
             let fingerprint = [first, second].map(|part| u64::from_le_bytes(*part));
             let time = i64::from_le_bytes(*time);
-            self.make_room();
+            self.index.make_room(&mut self.ring, self.max_keys);
             self.ring.push(PassedKey { fingerprint, time });
         }
         self.oldest = oldest;
         // From the oldest to the newest, so that a key is found at its newest place.
         for place in (oldest..keys.len()).chain(0..oldest) {
-            let hash = hash_of_key(&self.ring[place].fingerprint);
-            self.index.put(hash, &self.ring, place);
+            self.index.put(&self.ring, place);
         }
         Ok(())
     }
@@ -162,10 +135,10 @@ impl RecentKeys {
         self.window.is_none_or(near)
     }
 
-    fn remember(&mut self, hash: u32, fingerprint: Fingerprint, time: i64) {
+    fn remember(&mut self, fingerprint: Fingerprint, time: i64) {
         let passed = PassedKey { fingerprint, time };
         let place = if self.ring.len() < self.max_keys {
-            self.make_room();
+            self.index.make_room(&mut self.ring, self.max_keys);
             self.ring.push(passed);
             self.ring.len() - 1
         } else {
@@ -175,136 +148,18 @@ impl RecentKeys {
             self.oldest = (place + 1) % self.max_keys;
             place
         };
-        self.index.put(hash, &self.ring, place);
+        self.index.put(&self.ring, place);
     }
 
     /// Takes the key at a place of the ring out of the index, unless it is there with a newer place.
     fn forget(&mut self, place: usize, now: i64) {
         let old = self.ring[place].fingerprint;
-        let hash = hash_of_key(&old);
-        match self.index.find(hash, &self.ring, &old) {
+        match self.index.find(&self.ring, &old) {
             Some((slot, known)) if known == place => self.index.remove(slot),
             _ => return,
         }
         self.forgotten += u64::from(self.is_near(place, now));
     }
-
-    /// Makes room for one more key: the ring never has room for more than `max_keys`.
-    fn make_room(&mut self) {
-        let len = self.ring.len();
-        if len == self.ring.capacity() {
-            let wanted = (2 * len).clamp(FIRST_KEYS.min(self.max_keys), self.max_keys);
-            self.ring.reserve_exact(wanted - len);
-        }
-        if self.index.is_full_at(len + 1) {
-            // The old one goes first, so that both never take memory at the same time.
-            self.index.reset(2 * self.index.slots.len());
-            for place in 0..len {
-                let hash = hash_of_key(&self.ring[place].fingerprint);
-                self.index.put(hash, &self.ring, place);
-            }
-        }
-    }
-}
-
-/// Finds places in a ring by fingerprint.
-#[derive(Clone, Debug)]
-struct SlotTable {
-    /// A hash in the upper half and a place plus one in the lower one; 0 where there is nothing. Their number is a power of two.
-    slots: Vec<u64>,
-}
-
-impl SlotTable {
-    fn new(slots: usize) -> Self {
-        Self {
-            slots: vec![0; slots.next_power_of_two()],
-        }
-    }
-
-    /// What is in the slot where a search begins.
-    #[inline]
-    fn first(&self, hash: u32) -> u64 {
-        self.slots[hash as usize & (self.slots.len() - 1)]
-    }
-
-    /// Forgets everything, and has this number of slots.
-    fn reset(&mut self, slots: usize) {
-        self.slots = Vec::new();
-        self.slots = vec![0; slots];
-    }
-
-    /// Whether so many keys are more than three quarters of the slots.
-    fn is_full_at(&self, keys: usize) -> bool {
-        keys > self.slots.len() / 4 * 3
-    }
-
-    /// The slot of a fingerprint, and its place in the ring.
-    #[inline]
-    fn find(
-        &self,
-        hash: u32,
-        ring: &[PassedKey],
-        fingerprint: &Fingerprint,
-    ) -> Option<(usize, usize)> {
-        let mask = self.slots.len() - 1;
-        let mut slot = hash as usize & mask;
-        loop {
-            let value = self.slots[slot];
-            if value == 0 {
-                return None;
-            }
-            let place = place_of(value);
-            if hash_of(value) == hash && ring[place].fingerprint == *fingerprint {
-                return Some((slot, place));
-            }
-            slot = (slot + 1) & mask;
-        }
-    }
-
-    /// Has the key at a place of the ring found there; an older place of it is forgotten.
-    fn put(&mut self, hash: u32, ring: &[PassedKey], place: usize) {
-        let value = u64::from(hash) << 32 | (place as u64 + 1);
-        if let Some((slot, _)) = self.find(hash, ring, &ring[place].fingerprint) {
-            self.slots[slot] = value;
-            return;
-        }
-        let mask = self.slots.len() - 1;
-        let mut slot = hash as usize & mask;
-        while self.slots[slot] != 0 {
-            slot = (slot + 1) & mask;
-        }
-        self.slots[slot] = value;
-    }
-
-    /// Empties a slot. Those behind it move up, so that no search ends too early.
-    fn remove(&mut self, slot: usize) {
-        let mask = self.slots.len() - 1;
-        let mut hole = slot;
-        let mut next = (slot + 1) & mask;
-        while self.slots[next] != 0 {
-            let first = hash_of(self.slots[next]) as usize & mask;
-            let from_first = next.wrapping_sub(first) & mask;
-            let from_hole = next.wrapping_sub(hole) & mask;
-            if from_first >= from_hole {
-                self.slots[hole] = self.slots[next];
-                hole = next;
-            }
-            next = (next + 1) & mask;
-        }
-        self.slots[hole] = 0;
-    }
-}
-
-fn hash_of_key(fingerprint: &Fingerprint) -> u32 {
-    fingerprint[0] as u32
-}
-
-fn hash_of(value: u64) -> u32 {
-    (value >> 32) as u32
-}
-
-fn place_of(value: u64) -> usize {
-    value as u32 as usize - 1
 }
 
 #[cfg(test)]
@@ -312,17 +167,7 @@ mod tests {
     use std::collections::VecDeque;
 
     use super::*;
-
-    /// Numbers without an order to the eye, the same in every run.
-    fn numbers(seed: u64) -> impl FnMut(u64) -> u64 {
-        let mut state = seed;
-        move |below| {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1);
-            (state >> 33) % below
-        }
-    }
+    use crate::testing::numbers;
 
     /// The same by definition: the events let through last, newest at the end.
     struct Model {
@@ -419,37 +264,6 @@ mod tests {
     }
 
     #[test]
-    fn slots_move_up_where_one_is_emptied() {
-        let mut number = numbers(9);
-        let mut table = SlotTable::new(8);
-        let mut ring: Vec<PassedKey> = Vec::new();
-        let mut kept: Vec<(u32, usize)> = Vec::new();
-        for _ in 0..20_000 {
-            if kept.len() < 6 && number(2) == 0 {
-                // Hashes that meet, also at the end of the table.
-                let hash = 5 + number(4) as u32;
-                let fingerprint = [ring.len() as u64, 0];
-                ring.push(PassedKey {
-                    fingerprint,
-                    time: 0,
-                });
-                table.put(hash, &ring, ring.len() - 1);
-                kept.push((hash, ring.len() - 1));
-            } else if !kept.is_empty() {
-                let (hash, place) = kept.swap_remove(number(kept.len() as u64) as usize);
-                let found = table.find(hash, &ring, &ring[place].fingerprint);
-                table.remove(found.expect("it was put there").0);
-            }
-            for (hash, place) in &kept {
-                let found = table.find(*hash, &ring, &ring[*place].fingerprint);
-                assert_eq!(found.map(|(_, found)| found), Some(*place));
-            }
-            let taken = table.slots.iter().filter(|slot| **slot != 0).count();
-            assert_eq!(taken, kept.len());
-        }
-    }
-
-    #[test]
     fn a_key_takes_no_more_memory_than_the_page_says() {
         for max_keys in [1_000_usize, 786_433, 1_000_000] {
             let mut recent = RecentKeys::new(max_keys, None);
@@ -457,7 +271,7 @@ mod tests {
                 recent.lets_through([key, 0], 0);
             }
             let ring = recent.ring.capacity() * size_of::<PassedKey>();
-            let index = recent.index.slots.len() * size_of::<u64>();
+            let index = recent.index.bytes();
             assert!(
                 ring + index <= max_keys * 46,
                 "{max_keys} keys take {ring} + {index} bytes"

@@ -9,11 +9,11 @@
 use std::hash::{BuildHasher, RandomState};
 
 /// 128 bits of hash.
-pub(super) type Fingerprint = [u64; 2];
+pub(crate) type Fingerprint = [u64; 2];
 
 /// The secret of a hash.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct SipKey([u64; 2]);
+pub(crate) struct SipKey([u64; 2]);
 
 impl SipKey {
     /// A key that nobody knows. Which one it is changes no result, as long as different texts have different hashes.
