@@ -27,6 +27,7 @@ mod set;
 #[cfg(test)]
 mod testing;
 mod text;
+mod throttle;
 mod truncate;
 mod user_agent;
 mod where_;
@@ -51,6 +52,7 @@ pub static SPECS: &[Spec] = &[
     rename::SPEC,
     sample::SPEC,
     set::SPEC,
+    throttle::SPEC,
     truncate::SPEC,
     user_agent::SPEC,
     where_::SPEC,

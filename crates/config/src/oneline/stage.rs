@@ -537,6 +537,7 @@ fn meant(name: &str) -> Option<&'static str> {
         "abbreviate" | "shorten" | "trunc" => "truncate",
         "dedup" | "deduplicate" | "distinct" | "uniq" | "unique" => "dedupe",
         "first" | "limit" | "take" => "head",
+        "rate_limit" | "ratelimit" | "rate_limiter" => "throttle",
         "decode_json" | "jq" | "parse_json" => "json",
         "parse_kv" | "keyvalue" | "key_value" => "kv",
         "parse" | "regex" => "grok",

@@ -84,6 +84,7 @@ mod stopping;
 mod surroundings;
 mod tap;
 mod terminals;
+mod throttled;
 mod tls;
 mod top;
 mod torn_archives;
