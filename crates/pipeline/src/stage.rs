@@ -329,10 +329,10 @@ impl SharedStage {
     /// As [`SharedStage::skip`], for a batch that does not go through this processor.
     pub fn pass_over(&self, place: BatchTurn<'_>, remembered: &mut Remembered) {
         let Some(turns) = &self.ordered else { return };
-        turns.with(place, |turns, number, parting| {
+        turns.with(place, |turns, number| {
             let mut turn = turns.wait(number);
             if turn.next == number {
-                turns.part(&turn, parting);
+                turns.part_and_join(&turn, place);
                 turn.next += 1;
                 turns.moved.notify_all();
                 self.remember(&*turn.processor, remembered);
@@ -570,31 +570,27 @@ impl Turns {
         }
     }
 
-    /// Finds whose turn it is: these turns, or those of an output that goes on alone; with its number and who parts before it. None
-    /// where that output has joined the others since.
-    fn with<R>(
-        &self,
-        place: BatchTurn<'_>,
-        act: impl FnOnce(&Self, u64, &[LaneTurn]) -> R,
-    ) -> Option<R> {
+    /// Finds whose turn it is: these turns, or those of an output that goes on alone; with its number. None where that output has joined
+    /// the others since.
+    fn with<R>(&self, place: BatchTurn<'_>, act: impl FnOnce(&Self, u64) -> R) -> Option<R> {
         match place {
-            BatchTurn::Together {
-                turn,
-                parting,
-                joined,
-            } => {
-                self.apart.lock().forget(joined);
-                Some(act(self, turn, parting))
-            }
+            BatchTurn::Together { turn, .. } => Some(act(self, turn)),
             BatchTurn::Alone(place) => {
                 let own = self.apart.lock().find(place);
-                own.map(|turns| act(&turns, place.turn, &[]))
+                own.map(|turns| act(&turns, place.turn))
             }
         }
     }
 
-    /// Copies the processor for outputs that go on alone.
-    fn part(&self, turn: &Turn, parting: &[LaneTurn]) {
+    /// Copies the processor for outputs that go on alone from now on, and forgets the copies of those that have joined.
+    fn part_and_join(&self, turn: &Turn, place: BatchTurn<'_>) {
+        let BatchTurn::Together {
+            parting, joined, ..
+        } = place
+        else {
+            return;
+        };
+        self.apart.lock().forget(joined);
         for LaneTurn { lane, turn: first } in parting {
             let own = Self::new(turn.processor.fork());
             own.state.lock().next = *first;
@@ -619,11 +615,11 @@ impl Turns {
         place: BatchTurn<'_>,
         remembered: &mut Remembered,
     ) -> Option<Buried> {
-        self.with(place, |turns, number, parting| {
+        self.with(place, |turns, number| {
             let waiting = shared.metrics.waiting();
             let mut turn = turns.wait(number);
             drop(waiting);
-            turns.part(&turn, parting);
+            turns.part_and_join(&turn, place);
             // The turn passes on before the work, which the lock still keeps alone, so that it passes on after a panic too.
             turn.next += 1;
             turns.moved.notify_all();
