@@ -25,4 +25,4 @@ pub use settings::{
     DISK_SIZE_MIN, DiskSettings, Durability, Limits, MemoryQueueSettings, Mode, NewOutput,
     Overflow, QueueSettings, WhenFull, check_file_name,
 };
-pub use snapshot::{ProcessorState, STATE_BYTES_MAX, Snapshot};
+pub use snapshot::ProcessorState;

@@ -22,7 +22,7 @@
 //!
 //! Magic, version, CRC and length stay where they are in every version, so that a file of a later version is told from a damaged one.
 //!
-//! Recovery: a file that cannot be read, whatever it holds, counts as not written. Limits: a state has at most [`STATE_BYTES_MAX`].
+//! Recovery: a file that cannot be read, whatever it holds, counts as not written. Limits: a state has at most 4 GiB.
 
 use std::io;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub(crate) const VERSION: u32 = 1;
 pub(crate) const NAMES: [&str; 2] = ["snapshot-a", "snapshot-b"];
 
 /// The most that is read of a file, in bytes.
-pub const STATE_BYTES_MAX: u64 = 4 << 30;
+const STATE_BYTES_MAX: u64 = 4 << 30;
 
 const MAGIC: &[u8; 8] = b"mpstates";
 const HEAD: usize = 40;

@@ -294,11 +294,6 @@ impl Queue {
         self.bell.ring();
     }
 
-    /// Whether what processors remember is kept for a later run.
-    pub fn keeps_snapshots(&self) -> bool {
-        self.lock().snapshots.is_some()
-    }
-
     /// What processors remembered before the first batch of this run. Nothing the second time.
     pub fn take_remembered(&self) -> Vec<ProcessorState> {
         let disk = self.disk.as_ref();

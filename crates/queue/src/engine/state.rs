@@ -101,10 +101,13 @@ impl QueueState {
         lowest.min(base.max(self.lanes.floor()))
     }
 
-    /// Whether the first batch that waits may be given: where processors remember what they saw, only what is safe in the log.
+    /// Whether the next batch of the front may be given. Where processors remember what they saw, a restart has to have something to go on
+    /// from, and what waits in memory has to be safe in the log.
     pub fn may_give(&self) -> bool {
         let is_safe = |first: &Waiting| first.sequence < self.commit.safe_end();
-        self.snapshots.is_none() || self.front.first().is_none_or(is_safe)
+        self.snapshots
+            .as_ref()
+            .is_none_or(|snapshots| snapshots.has_base() && self.front.first().is_none_or(is_safe))
     }
 
     /// These outputs go on with this sequence, before which so many events were stored, ever.

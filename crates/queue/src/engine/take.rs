@@ -198,7 +198,7 @@ impl Queue {
         if !disk.part(state, &full) {
             return Choice::Wait;
         }
-        if state.snapshots.as_ref().is_some_and(|it| !it.has_base()) || !state.may_give() {
+        if !state.may_give() {
             Choice::Wait
         } else if state.front.first().is_some() {
             self.give_waiting(state)
