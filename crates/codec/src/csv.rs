@@ -2,7 +2,7 @@
 //!
 //! The first record of a stream is its header: it names the fields and becomes no event. A record may hold line ends in quotes; which
 //! lines belong together says [`Scan`], which the chunker asks. Rows come here as lines of text, and their fields become columns:
-//! views into the line, or copies where a row has quotes.
+//! views into the line, or copies of values with quotes in their text ([`RowParser`]).
 //!
 //! # Rules
 //! - Every value is text, as it stands: `00123` keeps its zeros, and an empty field is the empty text.
@@ -14,11 +14,14 @@
 //! # Limits
 //! A stream that goes on in its middle needs its header from elsewhere: [`HeaderSlot`].
 
+mod row;
+
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 
 use batch::{Batch, Bitmap, Cell, Column, ColumnBuilder, Edit, Failures, FieldPath, Span};
-use csv_core::ReadRecordResult;
+
+pub use row::{OpenQuote, Quoting, RowField, RowParser, csv_delimiter};
 
 const FAILURE_TAG: &str = "_csvparsefailure";
 
@@ -52,8 +55,8 @@ pub(crate) struct Counts {
 enum Problem {
     #[error("the header of the stream cannot be read")]
     NoHeader,
-    #[error("a quote in the row is not closed")]
-    OpenQuote,
+    #[error(transparent)]
+    OpenQuote(#[from] OpenQuote),
     #[error("the row has {count} fields and the header {wanted}")]
     Fields { count: usize, wanted: usize },
 }
@@ -107,11 +110,22 @@ impl Csv {
 
     /// Reads a row as the header.
     pub(crate) fn header(&self, row: &[u8]) -> Option<Header> {
-        let mut reader = QuotedRowParser::new(self.delimiter);
-        let fields = reader.read(row).ok()?;
-        let names = fields.map(|field| String::from_utf8_lossy(field).into_owned());
-        let names: Vec<String> = names.collect();
+        let parser = self.row_parser();
+        let mut names = Vec::new();
+        let put = |_, field: RowField| {
+            let mut name = Vec::new();
+            match field.quoting {
+                Quoting::Mixed => parser.unquote(&row[field.start..field.end], &mut name),
+                _ => name.extend_from_slice(&row[field.start..field.end]),
+            }
+            names.push(String::from_utf8_lossy(&name).into_owned());
+        };
+        parser.parse(row, put).ok()?;
         Some(Header::new(names.iter().map(String::as_str)))
+    }
+
+    fn row_parser(&self) -> RowParser {
+        RowParser::new(self.delimiter, Some(b'"'), false)
     }
 
     /// Makes fields of the rows, which are lines of text. They lose what lines of text have of themselves, unless
@@ -128,7 +142,7 @@ impl Csv {
         let mut failures = Failures::none();
         let mut read = Bitmap::none(batch.len());
         let paths = header.map_or(&[][..], |header| &header.paths);
-        let mut rows = Rows::new(&lines, self.delimiter, paths.len());
+        let mut rows = Rows::new(&lines, self.row_parser(), paths.len());
         // Broken rows tend to be broken in the same way: they share the text that says how.
         let mut last: Option<(Problem, Arc<str>)> = None;
         for row in batch.alive().iter() {
@@ -224,16 +238,16 @@ impl Scan {
 /// The rows of a batch on their way into columns.
 struct Rows<'l> {
     lines: &'l Column,
-    reader: QuotedRowParser,
+    parser: RowParser,
     columns: Vec<ColumnBuilder>,
 }
 
 impl<'l> Rows<'l> {
-    fn new(lines: &'l Column, delimiter: u8, count: usize) -> Self {
+    fn new(lines: &'l Column, parser: RowParser, count: usize) -> Self {
         let column = || ColumnBuilder::over(lines.len(), lines.buffers().clone());
         Self {
             lines,
-            reader: QuotedRowParser::new(delimiter),
+            parser,
             columns: (0..count).map(|_| column()).collect(),
         }
     }
@@ -242,102 +256,33 @@ impl<'l> Rows<'l> {
     fn put(&mut self, row: usize, line: Span) -> Result<(), Problem> {
         let text = self.lines.bytes(line);
         let wanted = self.columns.len();
-        let count = match memchr::memchr(b'"', text) {
-            None => self.put_plain(row, line, text),
-            Some(_) => self.put_quoted(row, text)?,
-        };
-        if count == wanted {
-            return Ok(());
-        }
-        let columns = self.columns.iter_mut();
-        columns.for_each(|column| column.set(row, Cell::Keep));
-        Err(Problem::Fields { count, wanted })
-    }
-
-    /// A row without quotes: its fields are parts of the line. Gives their number.
-    fn put_plain(&mut self, row: usize, line: Span, text: &[u8]) -> usize {
-        let mut start = 0;
-        let mut count = 0;
-        let ends = memchr::memchr_iter(self.reader.delimiter, text).chain([text.len()]);
-        for end in ends {
-            if let Some(column) = self.columns.get_mut(count) {
-                let field = Span {
-                    start: line.start + start as u32,
-                    len: (end - start) as u32,
+        let columns = &mut self.columns;
+        let count = self.parser.parse(text, |index, field| {
+            let Some(column) = columns.get_mut(index) else {
+                return;
+            };
+            let span = match field.quoting {
+                Quoting::Mixed => {
+                    column.append(|out| self.parser.unquote(&text[field.start..field.end], out))
+                }
+                Quoting::Plain | Quoting::Quoted => Span {
+                    start: line.start + field.start as u32,
+                    len: (field.end - field.start) as u32,
                     ..line
-                };
-                column.set(row, Cell::Text(field));
-            }
-            count += 1;
-            start = end + 1;
+                },
+            };
+            column.set(row, Cell::Text(span));
+        });
+        match count {
+            Ok(count) if count == wanted => return Ok(()),
+            _ => columns
+                .iter_mut()
+                .for_each(|column| column.set(row, Cell::Keep)),
         }
-        count
-    }
-
-    /// A row with quotes: its fields are copied. Gives their number.
-    fn put_quoted(&mut self, row: usize, text: &[u8]) -> Result<usize, Problem> {
-        let mut count = 0;
-        for (index, field) in self.reader.read(text)?.enumerate() {
-            if let Some(column) = self.columns.get_mut(index) {
-                column.set_text(row, field);
-            }
-            count += 1;
-        }
-        Ok(count)
-    }
-}
-
-/// Takes a row apart that has quotes.
-struct QuotedRowParser {
-    delimiter: u8,
-    parser: csv_core::Reader,
-    fields: Vec<u8>,
-    ends: Vec<usize>,
-}
-
-impl QuotedRowParser {
-    fn new(delimiter: u8) -> Self {
-        let parser = csv_core::ReaderBuilder::new().delimiter(delimiter).build();
-        Self {
-            delimiter,
-            parser,
-            fields: Vec::new(),
-            ends: vec![0; 16],
-        }
-    }
-
-    /// The fields of a row.
-    fn read(&mut self, row: &[u8]) -> Result<impl Iterator<Item = &[u8]>, Problem> {
-        let scan = Scan {
-            delimiter: self.delimiter,
-        };
-        if scan.is_open_after(row, false) {
-            return Err(Problem::OpenQuote);
-        }
-        // Without its quotes it takes no more than this.
-        self.fields.resize(self.fields.len().max(row.len() + 1), 0);
-        self.parser.reset();
-        let (mut input, mut filled, mut count) = (row, 0, 0);
-        loop {
-            let into = &mut self.fields[filled..];
-            let ends = &mut self.ends[count..];
-            let (result, read, written, ended) = self.parser.read_record(input, into, ends);
-            input = &input[read..];
-            filled += written;
-            count += ended;
-            match result {
-                // Nothing more is the end of the row, which has no line end of its own.
-                ReadRecordResult::InputEmpty => {}
-                ReadRecordResult::OutputFull => self.fields.resize(self.fields.len() * 2, 0),
-                ReadRecordResult::OutputEndsFull => self.ends.resize(self.ends.len() * 2, 0),
-                ReadRecordResult::Record | ReadRecordResult::End => break,
-            }
-        }
-        let ends = &self.ends[..count];
-        let starts = std::iter::once(0).chain(ends.iter().copied());
-        Ok(starts
-            .zip(ends)
-            .map(|(start, end)| &self.fields[start..*end]))
+        Err(match count {
+            Ok(count) => Problem::Fields { count, wanted },
+            Err(open) => open.into(),
+        })
     }
 }
 

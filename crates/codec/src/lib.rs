@@ -14,7 +14,7 @@
 //! | [`compress`] | [`Decompressor`]: gzip and zstd as they are found in the wild, with places to resume at |
 //! | [`forward`] | messages of the Fluent Forward protocol |
 //! | [`otlp`] | log records of OpenTelemetry |
-//! | [`csv`] | [`Csv`]: the fields of CSV rows in lines of text |
+//! | [`csv`] | [`Csv`]: the fields of CSV rows in lines of text; [`RowParser`] takes any row apart |
 //! | [`syslog`] | [`syslog::Syslog`]: the fields of syslog messages in lines of text |
 //!
 //! The two halves of reading are apart so that they can run on two threads: chunking needs the bytes in sequence and
@@ -48,7 +48,7 @@ pub use charset::charset;
 pub use chunk::{Chunk, Chunker};
 pub use compress::{Checkpoint, Decompressor};
 pub use container::ContainerFormat;
-pub use csv::{Csv, Header};
+pub use csv::{Csv, Header, OpenQuote, Quoting, RowField, RowParser, csv_delimiter};
 pub use decoder::{Counts, Decoder, Firsts};
 pub use error::CodecError;
 pub use filter::Dropped;

@@ -140,14 +140,10 @@ impl Records<'_> {
         let set = self.csv.cloned().unwrap_or_default();
         let delimiter = match set.delimiter.as_deref() {
             None => self.delimiter,
-            Some("tab") => b'\t',
-            Some(text) => match text.as_bytes() {
-                [byte] if byte.is_ascii() && !matches!(byte, b'"' | b'\r' | b'\n') => *byte,
-                _ => {
-                    let place = node.nearest("csv.delimiter");
-                    return Err(place.error("the delimiter is one ASCII character, or `tab`"));
-                }
-            },
+            Some(text) => codec::csv_delimiter(text).ok_or_else(|| {
+                let place = node.nearest("csv.delimiter");
+                place.error("the delimiter is one ASCII character, or `tab`")
+            })?,
         };
         Ok(Some(Csv::new(delimiter, &set.columns)))
     }

@@ -213,14 +213,10 @@ impl CodecSettings {
             return Err(error.note("such as csv.columns=[host.name, message]"));
         }
         let paths = component::fields(node, "csv.columns", &set.columns, "")?;
-        let delimiter = match (set.delimiter.as_str(), set.delimiter.as_bytes()) {
-            ("tab", _) => b'\t',
-            (_, [byte]) if byte.is_ascii() && !matches!(byte, b'"' | b'\r' | b'\n') => *byte,
-            _ => {
-                let place = node.nearest("csv.delimiter");
-                return Err(place.error("the delimiter is one ASCII character, or `tab`"));
-            }
-        };
+        let delimiter = codec::csv_delimiter(&set.delimiter).ok_or_else(|| {
+            let place = node.nearest("csv.delimiter");
+            place.error("the delimiter is one ASCII character, or `tab`")
+        })?;
         Ok(Csv::new(delimiter, paths, set.header))
     }
 }
