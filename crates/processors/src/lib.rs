@@ -2,6 +2,8 @@
 //!
 //! Adding one touches its own file and two lines here: its module and its place in [`SPECS`].
 
+mod csv;
+mod data_type;
 mod date;
 mod dedupe;
 mod dissect;
@@ -36,6 +38,7 @@ use component::Spec;
 
 /// Every processor, by name.
 pub static SPECS: &[Spec] = &[
+    csv::SPEC,
     date::SPEC,
     dedupe::SPEC,
     dissect::SPEC,

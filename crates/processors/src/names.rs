@@ -49,6 +49,11 @@ pub fn below<K: Into<Box<str>>>(
     FieldPath::from_keys(above.chain(keys.into_iter().map(Into::into)))
 }
 
+/// Whether the paths are the same or one lies in the other.
+pub fn overlap(a: &FieldPath, b: &FieldPath) -> bool {
+    a.keys().starts_with(b.keys()) || b.keys().starts_with(a.keys())
+}
+
 /// The name and the arguments of a function that `text` calls.
 pub fn call(text: &str) -> Option<(&str, &str)> {
     let (name, rest) = text.split_once('(')?;

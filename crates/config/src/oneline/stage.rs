@@ -538,6 +538,7 @@ fn meant(name: &str) -> Option<&'static str> {
         "dedup" | "deduplicate" | "distinct" | "uniq" | "unique" => "dedupe",
         "first" | "limit" | "take" => "head",
         "rate_limit" | "ratelimit" | "rate_limiter" => "throttle",
+        "decode_csv" | "decode_csv_fields" | "parse_csv" => "csv",
         "decode_json" | "jq" | "parse_json" => "json",
         "parse_kv" | "keyvalue" | "key_value" => "kv",
         "parse" | "regex" => "grok",

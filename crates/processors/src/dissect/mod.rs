@@ -7,16 +7,17 @@ mod pattern;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use batch::{Batch, Bitmap, Cell, ColumnBuilder, Edit, Failures, FieldPath, FieldRead, Span, json};
+use batch::{Batch, Bitmap, Cell, ColumnBuilder, Edit, Failures, FieldPath, FieldRead, Span};
 use component::{Build, BuildContext, Example, Order, Processor, Spec, parse};
 use config::{ConfigError, Node, Positional};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::data_type::DataType;
 use crate::keyed::{Keyed, ValueLocation};
-use crate::names::{below, field, target};
+use crate::names::{below, field, overlap, target};
 use crate::text::{Texts, Trim, part};
-use pattern::{Capture, Output, Pattern, overlap};
+use pattern::{Capture, Output, Pattern};
 
 const FAILURE_TAG: &str = "_dissectfailure";
 
@@ -108,7 +109,7 @@ struct Config {
     target: Option<String>,
     /// Types for fields, captured or not: `int`, `float` or `bool`. Default: text.
     #[serde(default)]
-    convert_datatype: BTreeMap<String, Kind>,
+    convert_datatype: BTreeMap<String, DataType>,
     /// At which ends captures lose the characters of `trim_chars`.
     #[serde(default)]
     trim_values: Trim,
@@ -125,77 +126,6 @@ fn space() -> String {
     " ".into()
 }
 
-/// What a capture is converted to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-enum Kind {
-    /// A whole number of at most 64 bits.
-    #[serde(alias = "integer", alias = "long")]
-    Int,
-    /// A number, its digits kept where JSON would write it so.
-    #[serde(alias = "double")]
-    Float,
-    /// `true` or `false`.
-    #[serde(alias = "boolean")]
-    Bool,
-}
-
-impl Kind {
-    /// The type that a pattern calls by `name`.
-    fn named(name: &str) -> Option<Self> {
-        match name {
-            "int" | "integer" | "long" => Some(Self::Int),
-            "float" | "double" => Some(Self::Float),
-            "bool" | "boolean" => Some(Self::Bool),
-            _ => None,
-        }
-    }
-
-    fn article_and_name(self) -> &'static str {
-        match self {
-            Self::Int => "a whole number",
-            Self::Float => "a number",
-            Self::Bool => "true or false",
-        }
-    }
-
-    /// The cell of a text that stands at `span`; none when it cannot be converted.
-    fn convert(self, text: &[u8], span: Span) -> Option<Cell> {
-        let is_json = || {
-            let bare = text.trim_ascii().len() == text.len();
-            bare && json::validate(text).is_ok() && json::kind(text) == json::Kind::Number
-        };
-        let plain = std::str::from_utf8(text).ok()?;
-        match self {
-            Self::Int => match plain.parse() {
-                Ok(n) => Some(Cell::Int(n)),
-                Err(_) => plain.parse().ok().map(Cell::UInt),
-            },
-            Self::Float if is_json() => Some(Cell::Number(span)),
-            Self::Float => plain
-                .parse()
-                .ok()
-                .filter(|n: &f64| n.is_finite())
-                .map(Cell::Float),
-            Self::Bool => plain.to_ascii_lowercase().parse().ok().map(Cell::Bool),
-        }
-    }
-
-    /// Appends a text's value as JSON; nothing, and `false`, when it cannot be converted.
-    fn write_json(self, text: &[u8], out: &mut Vec<u8>) -> bool {
-        match self.convert(text, Span::default()) {
-            Some(Cell::Int(n)) => json::write_i64(out, n),
-            Some(Cell::UInt(n)) => json::write_u64(out, n),
-            Some(Cell::Float(n)) => json::write_f64(out, n),
-            Some(Cell::Bool(true)) => out.extend_from_slice(b"true"),
-            Some(Cell::Bool(false)) => out.extend_from_slice(b"false"),
-            Some(_) => out.extend_from_slice(text),
-            None => return false,
-        }
-        true
-    }
-}
-
 fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Processor>, ConfigError> {
     let config: Config = parse(node)?;
     let source = field(node, "field", &config.field)?;
@@ -209,7 +139,7 @@ fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Processor>, Conf
     let mut kinds = Vec::new();
     for output in &pattern.outputs {
         let kind = output.kind.as_ref().map(|(name, at)| {
-            Kind::named(name).ok_or_else(|| {
+            DataType::named(name).ok_or_else(|| {
                 let error = pattern_node
                     .error(format!("there is no type `{name}`"))
                     .pointing_at_range(at.clone());
@@ -250,9 +180,9 @@ fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Processor>, Conf
 /// The types that `convert_datatype` gives to fields that the pattern does not name; those of its fields go to `kinds`.
 fn others(
     node: &Node,
-    types: &BTreeMap<String, Kind>,
+    types: &BTreeMap<String, DataType>,
     pattern: &Pattern,
-    kinds: &mut [Option<Kind>],
+    kinds: &mut [Option<DataType>],
 ) -> Result<Vec<Other>, ConfigError> {
     let mut others = Vec::new();
     for (name, kind) in types {
@@ -289,14 +219,14 @@ struct Other {
     /// Its name as a text may capture it.
     name: Box<[u8]>,
     path: FieldPath,
-    kind: Kind,
+    kind: DataType,
 }
 
 /// What the settings come down to.
 struct Plan {
     pattern: Pattern,
     /// The types of the pattern's outputs.
-    kinds: Vec<Option<Kind>>,
+    kinds: Vec<Option<DataType>>,
     others: Vec<Other>,
     source: FieldPath,
     target: Option<FieldPath>,
@@ -432,7 +362,7 @@ impl Plan {
                     match kind.map_or(Some(Cell::Text(span)), |kind| kind.convert(&joined, span)) {
                         Some(cell) => cell,
                         None => {
-                            let kind = kind.unwrap_or(Kind::Int);
+                            let kind = kind.unwrap_or(DataType::Int);
                             return Err(unconverted(
                                 row,
                                 &joined,
@@ -528,7 +458,7 @@ fn joined(text: &[u8], captures: &[Capture], output: &Output) -> Vec<u8> {
 fn unconverted(
     row: usize,
     text: &[u8],
-    kind: Kind,
+    kind: DataType,
     output: &Output,
     set: &mut [ColumnBuilder],
 ) -> String {

@@ -8,6 +8,8 @@ use std::ops::Range;
 use batch::FieldPath;
 use memchr::memmem::Finder;
 
+use crate::names::overlap;
+
 /// A place in the text: from one byte to another.
 pub(super) type Capture = (usize, usize);
 
@@ -346,11 +348,6 @@ fn pairs(keys: &[Key<'_>]) -> Result<Vec<NamedByText>, PatternError> {
         return Err(error(message, lonely.at.clone()));
     }
     Ok(pairs)
-}
-
-/// Whether the paths are the same or one lies in the other.
-pub(super) fn overlap(a: &FieldPath, b: &FieldPath) -> bool {
-    a.keys().starts_with(b.keys()) || b.keys().starts_with(a.keys())
 }
 
 fn error(message: impl Into<String>, at: Range<usize>) -> PatternError {
