@@ -17,6 +17,7 @@ mod keep;
 mod keyed;
 mod kv;
 mod literal;
+mod logfmt;
 mod lookup;
 mod names;
 mod object_cache;
@@ -50,6 +51,7 @@ pub static SPECS: &[Spec] = &[
     json::SPEC,
     keep::SPEC,
     kv::SPEC,
+    logfmt::SPEC,
     redact::SPEC,
     remove::SPEC,
     rename::SPEC,

@@ -540,6 +540,7 @@ fn meant(name: &str) -> Option<&'static str> {
         "rate_limit" | "ratelimit" | "rate_limiter" => "throttle",
         "decode_csv" | "decode_csv_fields" | "parse_csv" => "csv",
         "decode_json" | "jq" | "parse_json" => "json",
+        "decode_logfmt" | "parse_logfmt" => "logfmt",
         "parse_kv" | "keyvalue" | "key_value" => "kv",
         "parse" | "regex" => "grok",
         "tokenize" => "dissect",
