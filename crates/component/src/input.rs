@@ -46,6 +46,12 @@ pub trait Input: Send {
         false
     }
 
+    /// Whether it sends the rows of each stream with ascending ends, and after a crash sends again, in the same form, what it does not know
+    /// to be safe. A disk queue then leaves out what it has stored already.
+    fn repeats_in_order(&self) -> bool {
+        false
+    }
+
     /// What a user should hear when the configuration is checked, such as files that are not there.
     fn notices(&self) -> Vec<String> {
         Vec::new()

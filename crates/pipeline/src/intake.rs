@@ -51,6 +51,7 @@ impl Intake {
             sink: Inlet {
                 queue: self.queue.clone(),
                 can_wait,
+                repeats_in_order: false,
             },
             point: self.tap.clone(),
         };

@@ -366,6 +366,7 @@ impl Replay<'_> {
         let inlet = Inlet {
             queue: self.replayer.queue.clone(),
             can_wait: true,
+            repeats_in_order: false,
         };
         let Ok(receipt) = Handle::current().block_on(inlet.send(batch)) else {
             self.leave();

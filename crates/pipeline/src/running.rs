@@ -204,6 +204,7 @@ impl Running {
             let inlet = Inlet {
                 queue: self.job.parts.queue.clone(),
                 can_wait: node.component.can_wait(),
+                repeats_in_order: node.component.repeats_in_order(),
             };
             let sink = TappedSink {
                 sink: inlet,

@@ -20,6 +20,8 @@
 //! A state: length of its processor's name (4 bytes) and the name, the fingerprint of its configuration (8), length of the
 //! rest (8) and the rest, which is the processor's own.
 //!
+//! The table of streams (`engine/streams.rs`) is kept in the same way, in two files of its own.
+//!
 //! Magic, version, CRC and length stay where they are in every version, so that a file of a later version is told from a damaged one.
 //!
 //! Recovery: a file that cannot be read, whatever it holds, counts as not written. Limits: a state has at most 4 GiB.
@@ -117,7 +119,8 @@ impl Snapshot {
     }
 }
 
-fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
+/// The next bytes, if there are so many.
+pub(crate) fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
     let (first, after) = rest.split_first_chunk()?;
     *rest = after;
     Some(*first)
@@ -186,9 +189,10 @@ fn read(storage: &dyn Storage, name: &str) -> io::Result<SnapshotFile> {
     )
 }
 
-/// Writes the files in turn.
-#[derive(Debug, Default)]
+/// Writes two files in turn.
+#[derive(Debug)]
 pub(crate) struct SnapshotFiles {
+    names: [&'static str; 2],
     /// The number of the file that is written next.
     next: usize,
     open: [Option<Arc<dyn StoredFile>>; 2],
@@ -196,8 +200,9 @@ pub(crate) struct SnapshotFiles {
 
 impl SnapshotFiles {
     /// Files of which one holds the snapshot that a restart needs.
-    pub(crate) fn keeping(needed: Option<usize>) -> Self {
+    pub(crate) fn keeping(names: [&'static str; 2], needed: Option<usize>) -> Self {
         Self {
+            names,
             next: needed.map_or(0, |needed| 1 - needed),
             open: [None, None],
         }
@@ -205,7 +210,7 @@ impl SnapshotFiles {
 
     /// Writes a snapshot over the one that is not needed. When it returns it is on disk.
     pub(crate) fn write(&mut self, storage: &dyn Storage, snapshot: &Snapshot) -> io::Result<()> {
-        let name = NAMES[self.next];
+        let name = self.names[self.next];
         let bytes = snapshot.encode();
         let slot = &mut self.open[self.next];
         let file = match slot {
@@ -251,9 +256,12 @@ impl FoundSnapshots {
     ///
     /// # Errors
     /// A file has the format of a later version, or cannot be opened.
-    pub(crate) fn load(storage: &dyn Storage) -> Result<Self, QueueError> {
+    pub(crate) fn load(
+        storage: &dyn Storage,
+        names: [&'static str; 2],
+    ) -> Result<Self, QueueError> {
         let mut loaded = Self::default();
-        for (index, name) in NAMES.into_iter().enumerate() {
+        for (index, name) in names.into_iter().enumerate() {
             match read(storage, name).map_err(QueueError::io("read", name))? {
                 SnapshotFile::Good(snapshot) => loaded.found[index] = Some(snapshot),
                 SnapshotFile::Blank => {}
@@ -331,11 +339,11 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let storage = FolderStorage::open(folder.path()).expect("a queue's folder");
         let found = |lowest| {
-            let found = FoundSnapshots::load(&storage).expect("they are read");
+            let found = FoundSnapshots::load(&storage, NAMES).expect("they are read");
             found.at_most(lowest)
         };
         assert_eq!(found(u64::MAX), None);
-        let mut files = SnapshotFiles::keeping(None);
+        let mut files = SnapshotFiles::keeping(NAMES, None);
         for (position, size) in [(3, 10_000), (8, 100), (20, 50), (31, 0)] {
             files
                 .write(&storage, &snapshot(position, size))
@@ -348,7 +356,7 @@ mod tests {
         assert_eq!(found(19), None);
         // Another run goes on from the older one, and does not write over it.
         let (kept, _) = found(30).expect("it is there");
-        let mut files = SnapshotFiles::keeping(Some(kept));
+        let mut files = SnapshotFiles::keeping(NAMES, Some(kept));
         files.write(&storage, &snapshot(25, 1)).expect("written");
         assert_eq!(found(24).map(|(_, found)| found), Some(snapshot(20, 50)));
         assert_eq!(found(25).map(|(_, found)| found), Some(snapshot(25, 1)));
@@ -358,7 +366,7 @@ mod tests {
     fn damage_anywhere_is_seen() {
         let folder = tempfile::tempdir().expect("a folder");
         let storage = FolderStorage::open(folder.path()).expect("a queue's folder");
-        let mut files = SnapshotFiles::keeping(None);
+        let mut files = SnapshotFiles::keeping(NAMES, None);
         files.write(&storage, &snapshot(1, 40)).expect("written");
         let path = folder.path().join(NAMES[0]);
         let whole = std::fs::read(&path).expect("it is there");

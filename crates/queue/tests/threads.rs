@@ -209,6 +209,7 @@ fn send(
     let inlet = Inlet {
         queue: queue.clone(),
         can_wait,
+        repeats_in_order: false,
     };
     let mut receipts = Vec::new();
     while !stop.load(Ordering::SeqCst) {
@@ -314,6 +315,7 @@ fn an_input_that_waits_for_outputs_does_not_hold_up_another() {
     let inlet = |can_wait| Inlet {
         queue: queue.clone(),
         can_wait,
+        repeats_in_order: false,
     };
     runtime.block_on(async {
         let (file, other) = (inlet(true), inlet(false));

@@ -235,6 +235,12 @@ impl Input for FileInput {
         true
     }
 
+    fn repeats_in_order(&self) -> bool {
+        // Records of container logs may stand between the lines of one that ends later.
+        let has_containers = self.formats.each(|settings| settings.container.is_some());
+        !has_containers.contains(&true)
+    }
+
     fn notices(&self) -> Vec<String> {
         let unmatched = Watch::unmatched(&self.watch).into_iter();
         let text = |index: usize| missing(self.watch.patterns[index].text());

@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use component::Delivery;
 use component::input::Issuer;
 
+use super::streams::{StreamParts, Streams};
 use crate::cursor::LogEnd;
 use crate::log::Block;
 
@@ -35,17 +36,26 @@ pub struct Pending {
     pub since: i64,
     /// Whether its input was told that it is safe.
     is_safe: bool,
+    /// Its streams that may come again.
+    pub parts: StreamParts,
     /// Gone once it is resolved.
     receipt: Option<(Issuer, Delivery)>,
 }
 
 impl Pending {
-    pub fn new(block: Block, size: usize, since: i64, receipt: (Issuer, Delivery)) -> Self {
+    pub fn new(
+        block: Block,
+        size: usize,
+        since: i64,
+        parts: StreamParts,
+        receipt: (Issuer, Delivery),
+    ) -> Self {
         Self {
             block,
             size,
             since,
             is_safe: false,
+            parts,
             receipt: Some(receipt),
         }
     }
@@ -215,8 +225,8 @@ impl Commit {
         safe.flatten().collect()
     }
 
-    /// What was written is safe: its receipts.
-    pub fn finish_sync(&mut self) -> Resolved {
+    /// What was written is safe: its receipts. `streams` learns of it.
+    pub fn finish_sync(&mut self, streams: Option<&mut Streams>) -> Resolved {
         let synced: Vec<Pending> = self.unsynced.drain(..).collect();
         self.size -= synced.iter().map(|one| one.size).sum::<usize>();
         if let Some(oldest) = self.pending.front() {
@@ -228,6 +238,11 @@ impl Commit {
                 ordinal: last.block.ordinal + u64::from(last.block.events),
             };
             self.safe_end = self.safe_end.max(self.readable.sequence);
+        }
+        if let Some(streams) = streams {
+            for one in &synced {
+                streams.stored(one.block.sequence, one.size, &one.parts);
+            }
         }
         synced.into_iter().filter_map(|one| one.receipt).collect()
     }
@@ -377,7 +392,13 @@ mod tests {
                 time: 0,
                 payload: Payload::of(batch.freeze(), Compression::None),
             };
-            commit.push(Pending::new(block, 10, 7, (issuer, Delivery::default())));
+            commit.push(Pending::new(
+                block,
+                10,
+                7,
+                Vec::new(),
+                (issuer, Delivery::default()),
+            ));
             receipt
         });
         let receipts = receipts.collect();
@@ -405,7 +426,7 @@ mod tests {
         let sequences: Vec<u64> = again.iter().map(|block| block.sequence).collect();
         assert_eq!(sequences, [0, 1, 2]);
         commit.finish_writing(stored(&again));
-        assert_eq!(commit.finish_sync().len(), 3);
+        assert_eq!(commit.finish_sync(None).len(), 3);
         assert_eq!((commit.size(), commit.pending_stored()), (0, 0));
         let end = commit.readable();
         assert_eq!((end.sequence, end.ordinal), (3, 6));
@@ -417,7 +438,7 @@ mod tests {
         let blocks = commit.start_writing(u64::MAX);
         commit.give_up(1);
         commit.finish_writing(stored(&blocks));
-        assert!(commit.finish_sync().is_empty());
+        assert!(commit.finish_sync(None).is_empty());
         assert_eq!((commit.size(), commit.pending_stored()), (0, 0));
         assert_eq!((commit.given_up(), commit.unsafe_events(0)), (2, 0));
         let outcomes = receipts.iter_mut().map(component::Receipt::try_delivered);

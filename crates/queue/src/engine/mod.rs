@@ -38,6 +38,9 @@
 //! log knows this of its last blocks too, each sync is noted in the file `synced` before receipts resolve. What is lost is
 //! counted and reported, and the run ends with exit code 1.
 //!
+//! # Repeats
+//! What an input sends again after a crash, because it does not know that it was stored, is left out: see `streams.rs`.
+//!
 //! # Bounds
 //! In memory are: what waits (`memory`), what workers and outputs hold (an output goes on alone when it holds more than
 //! `memory`, and never holds more than [`AHEAD_MAX`] batches beyond its cursor), and what is not synced yet
@@ -73,6 +76,7 @@ mod send;
 mod snapshots;
 mod state;
 mod store;
+mod streams;
 mod take;
 #[cfg(test)]
 mod tests;
@@ -157,6 +161,12 @@ struct Disk {
     pool: PagePool,
     front: ReaderSlot,
     upkeep: Mutex<Upkeep>,
+    /// Whether some stream may not have come as far as earlier runs stored it.
+    knows_streams: AtomicBool,
+    /// Whether rows were left out because of what was found in the log at the start.
+    found_is_used: AtomicBool,
+    /// Whether that is known to be on disk.
+    found_is_synced: AtomicBool,
     /// An output passed something since the cursors were written.
     is_note_due: AtomicBool,
     synced: SyncedMark,

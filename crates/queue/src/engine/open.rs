@@ -14,12 +14,12 @@ use super::lanes::Recipient;
 use super::snapshots::Snapshots;
 use super::state::QueueState;
 use super::upkeep::Upkeep;
-use super::{Clock, Disk, Queue, steady_clock, wall_clock};
+use super::{Clock, Disk, Queue, steady_clock, streams, wall_clock};
 use crate::budget::DiskBudget;
 use crate::cursor::{CursorFile, Cursors, Loaded, LogEnd, Saved};
 use crate::log::{Log, LogSettings, Recovered, list_segments};
 use crate::settings::{Limits, Mode};
-use crate::snapshot::{FoundSnapshots, ProcessorState, Snapshot, SnapshotFiles};
+use crate::snapshot::{self, FoundSnapshots, ProcessorState, Snapshot, SnapshotFiles};
 use crate::synced::{self, Said, SyncedMark};
 use crate::{DiskSettings, NewOutput, QueueError};
 
@@ -108,7 +108,8 @@ impl Queue {
         // Before anything is touched: a later version is refused wherever it is met.
         list_segments(&*storage)?;
         let loaded = Cursors::load(&storage)?;
-        let snapshots = FoundSnapshots::load(&*storage)?;
+        let snapshots = FoundSnapshots::load(&*storage, snapshot::NAMES)?;
+        let table = streams::load(&*storage)?;
         let said = synced::read(&*storage);
         if said == Said::Damaged {
             options.diagnostics.warn(&format!(
@@ -127,7 +128,7 @@ impl Queue {
             options.diagnostics.warn(note);
         }
         let now = (options.steady)();
-        let start = Start::new(
+        let mut start = Start::new(
             &options,
             loaded,
             snapshots,
@@ -136,13 +137,26 @@ impl Queue {
             now,
         );
         log.leave_out(start.never_written.clone());
+        if options.mode == Mode::Everything {
+            let table = table.as_ref().map(|(_, table)| table);
+            start.state.streams = Some(streams::recover(table, &log, &recovered));
+        }
+        let streams = SnapshotFiles::keeping(streams::NAMES, table.map(|(file, _)| file));
         if let Some(budget) = &options.budget {
             budget.grow(log.size());
         }
         let disk = Disk {
-            upkeep: Mutex::new(Upkeep::new(start.cursors, start.retired, start.files)),
+            upkeep: Mutex::new(Upkeep::new(
+                start.cursors,
+                start.retired,
+                start.files,
+                streams,
+            )),
             remembered: Mutex::new(start.remembered),
             is_note_due: false.into(),
+            knows_streams: true.into(),
+            found_is_used: false.into(),
+            found_is_synced: false.into(),
             synced: SyncedMark::default(),
             lost: Mutex::default(),
             accounted: log.size().into(),
@@ -371,7 +385,8 @@ impl Remembered {
         options: &DiskOptions,
     ) -> (SnapshotFiles, Vec<ProcessorState>) {
         let disk_max = options.settings.max_bytes.0;
-        let files = SnapshotFiles::keeping(self.base.as_ref().map(|(file, _)| *file));
+        let files =
+            SnapshotFiles::keeping(snapshot::NAMES, self.base.as_ref().map(|(file, _)| *file));
         if let Some((_, base)) = self.base {
             state.snapshots = Some(Snapshots::going_on(&base, disk_max));
             return (files, base.states);

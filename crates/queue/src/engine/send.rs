@@ -12,6 +12,7 @@ use super::commit::{Pending, Wanted};
 use super::front::{Kept, Waiting};
 use super::line::Line;
 use super::state::QueueState;
+use super::streams::{StreamParts, stream_parts};
 use super::{Disk, Queue};
 use crate::WhenFull;
 use crate::log::{BLOCK_HEADER, Block, Payload};
@@ -35,6 +36,18 @@ pub struct Offer {
     batch: Batch,
     /// Its form in the log, made when it is first needed.
     payload: Option<Payload>,
+    /// What the receipt says, where it is of more than the batch.
+    delivery: Option<Delivery>,
+}
+
+impl Offer {
+    /// What is left of a batch; the receipt is of all of it.
+    pub(super) fn part(batch: Batch, delivery: Delivery) -> Self {
+        Self {
+            delivery: Some(delivery),
+            ..batch.into()
+        }
+    }
 }
 
 impl From<Batch> for Offer {
@@ -42,6 +55,7 @@ impl From<Batch> for Offer {
         Self {
             batch,
             payload: None,
+            delivery: None,
         }
     }
 }
@@ -173,6 +187,7 @@ impl Queue {
         let Some(Offer {
             batch,
             payload: Some(payload),
+            delivery,
         }) = offered.take()
         else {
             return Decision::Stopped;
@@ -187,7 +202,11 @@ impl Queue {
             payload,
         };
         self.metrics.events(events, 0);
-        let delivery = Delivery::accepted(&batch);
+        let parts = match &state.streams {
+            Some(_) => stream_parts(&batch),
+            None => StreamParts::new(),
+        };
+        let delivery = delivery.unwrap_or_else(|| Delivery::accepted(&batch));
         state.arrivals.note(block.sequence, block.time);
         if keep {
             state.front.wait(Waiting {
@@ -201,7 +220,7 @@ impl Queue {
             state.front.store_only();
         }
         let since = (self.steady)();
-        let pending = Pending::new(block, size, since, (issuer, delivery));
+        let pending = Pending::new(block, size, since, parts, (issuer, delivery));
         let wakes = state.commit.push(pending);
         if let Some(disk) = &self.disk {
             disk.account(&state);
@@ -247,6 +266,9 @@ pub struct Inlet {
     /// Whether the input's source keeps what was not read: it then waits for the outputs, while they make progress, rather than
     /// have everything written to disk first.
     pub can_wait: bool,
+    /// Whether it sends the rows of a stream with ascending ends, and may send again what a queue on disk has stored already, which
+    /// is then left out.
+    pub repeats_in_order: bool,
 }
 
 impl Inlet {
@@ -281,7 +303,13 @@ impl Inlet {
 #[async_trait]
 impl Sink for Inlet {
     async fn send(&self, batch: Batch) -> Result<Receipt, Stopped> {
-        let mut offer = Offer::from(batch);
+        let mut offer = match self.repeats_in_order {
+            false => Offer::from(batch),
+            true => match self.queue.leave_out(batch) {
+                Ok(receipt) => return Ok(receipt),
+                Err(rest) => *rest,
+            },
+        };
         let line = self.line();
         if line.is_empty() {
             match self.look(offer) {

@@ -10,6 +10,7 @@ use super::lane::Lane;
 use super::lanes::{Lanes, Recipient};
 use super::phase::QueuePhase;
 use super::snapshots::Snapshots;
+use super::streams::Streams;
 use crate::cursor::LogEnd;
 
 /// What a queue holds.
@@ -35,6 +36,8 @@ pub struct QueueState {
     pub phase: QueuePhase,
     /// Where processors remember what they saw.
     pub snapshots: Option<Snapshots>,
+    /// How far streams are stored, where everything is.
+    pub streams: Option<Streams>,
 }
 
 impl QueueState {
@@ -60,6 +63,7 @@ impl QueueState {
             arrivals: Arrivals::default(),
             phase: QueuePhase::default(),
             snapshots: None,
+            streams: None,
         }
     }
 

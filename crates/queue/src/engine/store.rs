@@ -1,8 +1,10 @@
 //! Writing and syncing what came in: the steps that make receipts resolve.
 
 use std::io;
+use std::sync::atomic::Ordering::SeqCst;
 
 use super::commit::Resolved;
+use super::streams::Streams;
 use super::{Disk, Queue};
 use crate::Durability;
 use crate::log::Block;
@@ -80,8 +82,23 @@ impl Queue {
         let Some(disk) = &self.disk else {
             return Ok(false);
         };
-        if !self.lock().commit.has_unsynced() {
+        let (is_due, left_out) = {
+            let state = self.lock();
+            let left_out = state.streams.as_ref().is_some_and(Streams::has_left_out);
+            (state.commit.has_unsynced(), left_out)
+        };
+        if !is_due && !left_out {
             return Ok(false);
+        }
+        if disk.found_is_used.load(SeqCst) {
+            self.sync_found(disk)?;
+        }
+        if left_out {
+            let resolved = self.lock().streams.as_mut().map(Streams::take_left_out);
+            self.resolve(resolved.unwrap_or_default());
+        }
+        if !is_due {
+            return Ok(true);
         }
         if let Err(failure) = disk.log.sync() {
             self.abandon(disk, &failure);
@@ -90,7 +107,8 @@ impl Queue {
         self.metrics.count("syncs", 1);
         let (resolved, wakes, end) = {
             let mut state = self.lock();
-            let resolved = state.commit.finish_sync();
+            let state = &mut *state;
+            let resolved = state.commit.finish_sync(state.streams.as_mut());
             let wakes = state.somebody_reads() || state.snapshots.is_some();
             (resolved, wakes, state.commit.readable())
         };

@@ -40,6 +40,7 @@ fn inlet(queue: &Arc<Queue>) -> Inlet {
     Inlet {
         queue: queue.clone(),
         can_wait: false,
+        repeats_in_order: false,
     }
 }
 

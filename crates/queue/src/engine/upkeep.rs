@@ -29,6 +29,8 @@ pub struct Upkeep {
     retired: Vec<CursorFile>,
     /// Where what processors remember is written.
     snapshots: SnapshotFiles,
+    /// Where it is written how far streams are stored.
+    pub(super) streams: SnapshotFiles,
     /// Looks at the oldest batch that some output has not passed.
     sweeper: Option<Sweeper>,
     failed: bool,
@@ -45,11 +47,13 @@ impl Upkeep {
         cursors: Vec<Option<CursorFile>>,
         retired: Vec<CursorFile>,
         snapshots: SnapshotFiles,
+        streams: SnapshotFiles,
     ) -> Self {
         Self {
             cursors,
             retired,
             snapshots,
+            streams,
             sweeper: None,
             failed: false,
         }
@@ -205,7 +209,11 @@ impl Queue {
                 }
                 state.lowest_needed()
             };
-            disk.log.release(lowest.min(needed))?;
+            let needed = lowest.min(needed);
+            let written = self.write_streams(disk, upkeep, needed);
+            // Where there is no room for the table, segments go all the same: that makes room.
+            disk.log.release(needed)?;
+            written?;
         }
         Ok(())
     }
@@ -222,7 +230,7 @@ impl Queue {
             return Ok(());
         };
         if snapshot.position > synced_end {
-            disk.log.sync_found()?;
+            self.sync_found(disk)?;
         }
         upkeep.snapshots.write(&*disk.storage, &snapshot)?;
         self.metrics.count("snapshots", 1);

@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::commit::WRITE_SIZE;
 use super::phase::QueuePhase;
 use super::state::QueueState;
+use super::streams::Streams;
 use super::upkeep::DROPPED_OLDEST;
 use super::{Disk, Queue};
 use crate::Durability;
@@ -133,15 +134,21 @@ fn due(
 ) -> Result<Work, i64> {
     let commit = &state.commit;
     let settings = &disk.settings;
+    let left_out = state.streams.as_ref().is_some_and(Streams::has_left_out);
     if state.phase == QueuePhase::Shut {
-        return Ok(match (commit.has_pending(), commit.has_unsynced()) {
-            (true, _) => Work::Write,
-            (false, true) => Work::Sync,
-            (false, false) => Work::End,
-        });
+        return Ok(
+            match (commit.has_pending(), commit.has_unsynced() || left_out) {
+                (true, _) => Work::Write,
+                (false, true) => Work::Sync,
+                (false, false) => Work::End,
+            },
+        );
     }
     if now >= plan.next_upkeep || commit.is_room_wanted() {
         return Ok(Work::Upkeep);
+    }
+    if left_out && now >= plan.not_before {
+        return Ok(Work::Sync);
     }
     if commit.size() == 0 {
         return Err(plan.next_upkeep);

@@ -237,6 +237,8 @@ pub struct Log {
     writer: Mutex<Writer>,
     /// Held by the one that syncs.
     syncing: Mutex<()>,
+    /// The numbers of the segments that were there when it was opened.
+    found: Vec<u64>,
 }
 
 /// What the log and its readers have in common.
@@ -258,6 +260,7 @@ impl Log {
         settings: LogSettings,
     ) -> Result<(Self, Recovered), QueueError> {
         let opened = recover::open(&*storage, settings)?;
+        let found = opened.index.segments.keys().copied().collect();
         let shared = Shared {
             storage,
             index: Mutex::new(opened.index),
@@ -270,6 +273,7 @@ impl Log {
         let log = Self {
             writer: Mutex::new(Writer::new(settings.segment_size, opened.next_number)),
             syncing: Mutex::default(),
+            found,
             shared: Arc::new(shared),
         };
         Ok((log, opened.recovered))
@@ -370,16 +374,20 @@ impl Log {
         scan::infos(segments, end)
     }
 
-    /// Syncs what was found when the log was opened, of which a process that was killed may not have synced the last part.
+    /// Syncs what was found when the log was opened, of which a process that was killed may not have synced the last part. Not what was
+    /// appended since: after a failure [`Log::sync`] has to be the one that saw it.
     ///
     /// # Errors
     /// The system did not say that everything is on disk.
     pub fn sync_found(&self) -> io::Result<()> {
-        for segment in self.first_of_segments() {
-            self.shared
-                .storage
-                .open(&segment_name(segment.number))?
-                .sync()?;
+        let is_there = |number: &&u64| self.shared.index().segments.contains_key(number);
+        for number in self.found.iter().filter(is_there) {
+            match self.shared.storage.open(&segment_name(*number)) {
+                Ok(file) => file.sync()?,
+                // It was removed meanwhile.
+                Err(failure) if failure.kind() == io::ErrorKind::NotFound => {}
+                Err(failure) => return Err(failure),
+            }
         }
         Ok(())
     }

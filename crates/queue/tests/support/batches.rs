@@ -23,11 +23,15 @@ impl Content {
     }
 }
 
-/// A batch of so many events, of which each document begins with its place and goes on with `length` times the same byte.
+/// A batch has fewer events.
+const EVENTS_MAX: u64 = 1 << 20;
+
+/// A batch of so many events, which go on in their file behind those of the batch with the number before. Each document begins with
+/// its place and goes on with `length` times the same byte.
 pub fn make(number: u64, events: u64, length: usize, fill: u8) -> Batch {
     let host = Arc::new(HostInfo { name: "h".into() });
     let mut builder = BatchBuilder::new(Encoding::Text, &host, number.cast_signed(), false);
-    builder.stream(&Arc::new(Stream::unnamed(1)));
+    builder.stream(&Arc::new(Stream::file(1, "/log")));
     for row in 0..events {
         let mut document = format!("{number}/{row} ").into_bytes();
         document.resize(document.len() + length, fill);
@@ -38,7 +42,8 @@ pub fn make(number: u64, events: u64, length: usize, fill: u8) -> Batch {
             start: 0,
             len,
         };
-        builder.push(document, row, row + 1);
+        let start = number * EVENTS_MAX + row;
+        builder.push(document, start, start + 1);
     }
     builder.finish()
 }

@@ -18,7 +18,7 @@ use queue::cursor::{Cursors, Examined, Saved};
 use queue::log::{BLOCK_HEADER, Log, LogSettings, QUARANTINE};
 use queue::{Durability, Entry, Mode, Offer, Queue, QueuePhase, Refused, Taken, WhenFull};
 
-use self::model::Model;
+use self::model::{Model, Sent};
 use self::settings::Setup;
 use crate::support::batches::{self, Content};
 
@@ -503,12 +503,50 @@ impl World {
             self.model().recall(&queue.take_remembered(), is_exact);
         }
         *lock(&self.queue) = Some(queue);
+        self.send_again();
         let me = self.me.clone();
         disk.set_hook(Some(Arc::new(move |kind, name| {
             if let Some(world) = me.upgrade() {
                 world.interrupt(kind, name);
             }
         })));
+    }
+
+    /// An input sends again what it does not know to be safe, and more. The queue leaves out what it has stored.
+    fn send_again(&self) {
+        if self.setup.mode == Mode::Overflow {
+            return;
+        }
+        let queue = self.queue();
+        let is_exact = self.is_exact() && self.disk().failures() == 0;
+        let is_sure = is_exact && !self.setup.drops_newest();
+        let mut model = self.model();
+        let back = self.draw(|random| random.u64(..4));
+        let is_due = |sent: &Sent| !sent.is_acked && !sent.is_given_up;
+        let due = model.sent.iter().find(|(_, sent)| is_due(sent));
+        let from = due.map_or(model.next_number, |(number, _)| *number);
+        let sent = model.sent.range(from.saturating_sub(back)..);
+        let again: Vec<(u64, u64)> = sent
+            .filter(|(_, sent)| !sent.is_given_up)
+            .map(|(number, sent)| (*number, sent.content.events))
+            .collect();
+        for (number, events) in again {
+            match queue.leave_out(batches::make(number, events, 0, b'x')) {
+                Ok(receipt) => {
+                    self.note(|| format!("{number} is left out"));
+                    model.leave_out(number, receipt, is_sure);
+                }
+                Err(_) => {
+                    let is_stored = model.is_stored(number);
+                    assert!(
+                        !is_exact || !is_stored,
+                        "{number} was stored and is not left out"
+                    );
+                    let sent = model.sent.get_mut(&number);
+                    sent.expect("it was sent").is_given_up = true;
+                }
+            }
+        }
     }
 
     /// The run ends: cleanly, by the end of the process, or by a power cut.

@@ -20,6 +20,8 @@ pub struct Sent {
     pub is_synced: bool,
     /// It may be missing: it was dropped by policy, or damaged.
     pub is_excused: bool,
+    /// Its input went on behind it without sending it again.
+    pub is_given_up: bool,
 }
 
 /// A batch that an output has and did not pass.
@@ -111,6 +113,7 @@ impl Model {
             is_acked: false,
             is_synced: false,
             is_excused: false,
+            is_given_up: false,
         };
         self.sent.insert(number, sent);
         self.receipts.push((number, receipt));
@@ -119,6 +122,22 @@ impl Model {
                 output.missing.insert(number);
             }
         }
+    }
+
+    /// It was sent again and left out, because it is stored. `is_sure` where that excuses nothing any more.
+    pub fn leave_out(&mut self, number: u64, receipt: Receipt, is_sure: bool) {
+        if is_sure {
+            let sent = self.sent.get_mut(&number).expect("it was sent");
+            sent.is_excused = false;
+        }
+        self.receipts.push((number, receipt));
+    }
+
+    /// Whether it is certain that a batch is stored.
+    pub fn is_stored(&self, number: u64) -> bool {
+        let sent = &self.sent[&number];
+        let was_seen = self.remembered.values().any(|(_, seen)| *seen == number);
+        (sent.is_acked && !sent.is_excused) || was_seen
     }
 
     /// Looks which receipts have resolved; whether that means that the batch is synced.

@@ -78,6 +78,11 @@ impl Setup {
         }
     }
 
+    /// Whether what comes to a full queue is dropped.
+    pub fn drops_newest(&self) -> bool {
+        self.settings.when_full == WhenFull::DropNewest
+    }
+
     /// All outputs there are.
     pub fn outputs(&self) -> Vec<String> {
         (0..self.outputs)
