@@ -91,7 +91,7 @@ impl Batch {
     }
 
     /// The machine that the batch was received on.
-    pub fn host(&self) -> &HostInfo {
+    pub fn host(&self) -> &Arc<HostInfo> {
         &self.host
     }
 

@@ -8,7 +8,8 @@ use parking_lot::Mutex;
 
 use crate::batch::{Batch, ROW_OVERHEAD};
 use crate::bitmap::Bitmap;
-use crate::column::{Cells, Column};
+use crate::cell::Cell;
+use crate::column::{Cells, Column, ColumnBuilder};
 use crate::ids::Ids;
 use crate::origin::{Origin, Stream};
 use crate::tree::Node;
@@ -62,6 +63,35 @@ impl Batch {
             reentry: self.reentry.clone(),
             charge: None,
         }
+    }
+}
+
+impl Batch {
+    /// Parts of these rows, each given by its row and its index among the parts of that: they have the documents, edits and places of their rows, and
+    /// ids that follow from theirs. Rows follow each other.
+    ///
+    /// # Panics
+    /// A row is not in the batch.
+    #[must_use]
+    pub fn parts(&self, parts: &[(usize, u32)]) -> Self {
+        let rows: Vec<usize> = parts.iter().map(|(row, _)| *row).collect();
+        let mut picked = self.pick(&rows);
+        let mut bases = ColumnBuilder::new(parts.len());
+        let mut known: Option<(usize, Cell)> = None;
+        for (index, &row) in rows.iter().enumerate() {
+            if !self.origin.has_own_id(row) {
+                continue;
+            }
+            let base = match known {
+                Some((of, base)) if of == row => base,
+                _ => Cell::Text(bases.append(|out| self.origin.write_id(row, out))),
+            };
+            known = Some((row, base));
+            bases.set(index, base);
+        }
+        let indexes = parts.iter().map(|(_, index)| Some(*index)).collect();
+        picked.origin = picked.origin.with_ids(Ids::new(bases.finish(), indexes));
+        picked
     }
 }
 

@@ -136,6 +136,12 @@ impl InputContext {
     /// The pipeline takes no more.
     pub async fn send(&self, batch: Batch) -> Result<Receipt, Stopped> {
         let events = batch.len();
+        if events == 0 {
+            // One without events would say that it is the last one.
+            let (issuer, receipt) = receipt();
+            issuer.resolve(Delivery::default());
+            return Ok(receipt);
+        }
         activity::charge();
         let waiting = self.metrics.waiting();
         let sent = self.sink.send(batch).await;

@@ -24,6 +24,21 @@ pub trait Processor: Fork + Send {
     /// values from before; [`Batch::apply`] sees to that when all writes are in one edit.
     fn process(&mut self, batch: &mut Batch, rows: &Bitmap) -> Failures;
 
+    /// Events that it made of those before, to be handled right behind the batch that it was given last, since the last call. Their ids follow
+    /// from those of other events, or from what they sum up. Called after every batch.
+    fn take_derived(&mut self) -> Vec<Batch> {
+        Vec::new()
+    }
+
+    /// Whether it makes events at the end of a run, so that [`Processor::end`] is called. Asked once, at the start.
+    fn makes_at_end(&self) -> bool {
+        false
+    }
+
+    /// No event follows: what it has still to tell of those before is to be taken as derived. `last` is a batch without events. A run that is stopped
+    /// and goes on later with what its processors remember does not call it.
+    fn end(&mut self, _last: &Batch) {}
+
     /// Tells how many processors of its kind the events have gone through in this pipeline. Called once, before the first
     /// batch and before [`Fork::fork`].
     fn place(&mut self, _before: usize) {}

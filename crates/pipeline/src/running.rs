@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-use batch::{Budget, BufferPool};
+use batch::{BatchBuilder, Budget, BufferPool, Encoding, HostInfo};
 use component::thread::{self, Work};
 use component::{
     Activities, Component, FileLedger, InputContext, Ledger, OperatorMetrics, Phase, Phases,
-    Progress, Stop, WrittenFiles, plural_were,
+    Progress, Sink, Stop, WrittenFiles, plural_were,
 };
 use queue::{Inlet, Queue, QueuePhase};
 
@@ -314,6 +314,8 @@ impl Running {
             replaying.stop();
         }
         let all_read = Instant::now();
+        let host = self.waiting.options.host.clone();
+        say_end(self.job.parts.clone(), host, &outer).await;
         self.deliver(&outer).await;
         let after_reading = all_read.elapsed();
         let problems = match ended {
@@ -538,6 +540,27 @@ impl RunningInput {
 fn can_all_wait(graph: &PipelineGraph) -> bool {
     let mut inputs = graph.inputs.iter();
     graph.fed.is_none() && inputs.all(|input| input.component.can_wait())
+}
+
+/// Sends an empty batch behind all others, where processors have something to tell at the end. Where a disk queue keeps what they remember, a run
+/// that is stopped is not the end.
+async fn say_end(parts: Arc<Parts>, host: Arc<HostInfo>, outer: &Stop) {
+    if !parts.makes_at_end() || (parts.queue.is_on_disk() && outer.is_stopped()) {
+        return;
+    }
+    let received = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let received = received.map_or(0, |time| time.as_nanos() as i64);
+    let end = BatchBuilder::new(Encoding::Json, &host, received, false).finish();
+    let inlet = Inlet {
+        queue: parts.queue.clone(),
+        can_wait: false,
+        repeats_in_order: false,
+    };
+    tokio::select! {
+        // A queue that takes nothing more gives nothing more either.
+        _ = inlet.send(end) => {}
+        () = parts.phases.reached(Phase::Aborted) => {}
+    }
 }
 
 /// When the run is asked to stop, has the inputs end, and aborts at the deadline. A pipeline that others feed takes what they still

@@ -42,6 +42,8 @@ pub struct SharedStage {
     activity: Activity,
     /// Where the events around it can be seen.
     tap: TapPoint,
+    /// Whether its processor makes events at the end of a run.
+    makes_at_end: bool,
     /// The one instance of an ordered processor.
     ordered: Option<Turns>,
 }
@@ -141,8 +143,18 @@ impl<'a> BatchTurn<'a> {
 /// What the processors of a pipeline remember after one batch: none where nobody asks.
 pub type Remembered = Option<Vec<ProcessorState>>;
 
+/// What a processor made of a batch.
+struct Handled {
+    /// What becomes dead letters.
+    buried: Option<Buried>,
+    /// Events that follow right behind the batch.
+    derived: Vec<Batch>,
+}
+
 /// Rows of a batch that a processor could not handle, on their way to the dead letters.
 pub struct Buried {
+    /// Whether the batch was derived from the one that the queue gave.
+    pub is_derived: bool,
     /// These rows, as they were before the processor.
     pub batch: Batch,
     /// Why.
@@ -196,6 +208,7 @@ pub fn make_stages(
             Reading::new(node.component.reads()),
         );
         findings.would_bury = node.would_bury;
+        let makes_at_end = node.component.makes_at_end();
         let mut ordered = None;
         match node.order {
             Order::Stateless => {
@@ -229,6 +242,7 @@ pub fn make_stages(
             tap: TapPoint::default(),
             name: node.name,
             findings,
+            makes_at_end,
             ordered,
         });
         for stages in &mut made {
@@ -313,6 +327,11 @@ impl SharedStage {
     /// Whether what it cannot handle becomes a dead letter.
     pub fn buries(&self) -> bool {
         self.on_failure == OnFailure::DeadLetter
+    }
+
+    /// Whether its processor makes events at the end of a run.
+    pub fn makes_at_end(&self) -> bool {
+        self.makes_at_end
     }
 
     /// Whether nothing gets past it any more, so that the inputs may end. With a condition, other events still do.
@@ -407,14 +426,55 @@ impl SharedStage {
         report_expression_errors(&self.metrics, &self.diagnostics, batch, errors, first);
     }
 
-    /// Lets a processor handle a batch and applies the failure policy; gives what becomes dead letters. Counts and warns unless
-    /// the batch was handled before.
-    fn handle(
+    /// Lets a processor handle batches, one after the other, and puts behind each what it derives. Gives what becomes dead letters. Counts and
+    /// warns unless they were handled before.
+    fn handle_all(
         &self,
         processor: &mut dyn Processor,
-        batch: &mut Batch,
+        batches: &mut Vec<Batch>,
         is_first: bool,
-    ) -> Option<Buried> {
+    ) -> Vec<Buried> {
+        let mut all = Vec::new();
+        let mut index = 0;
+        while let Some(batch) = batches.get_mut(index) {
+            let Handled { buried, derived } = self.handle(processor, batch, is_first);
+            all.extend(buried.map(|buried| Buried {
+                is_derived: index > 0,
+                ..buried
+            }));
+            let after = index + 1;
+            index = after + derived.len();
+            batches.splice(after..after, derived);
+        }
+        all
+    }
+
+    /// Has a processor tell at the end of a run what it still has to, behind the batches that others made at the end.
+    fn end(&self, processor: &mut dyn Processor, batches: &mut Vec<Batch>) {
+        let _entered = self.activity.enter();
+        let end = || {
+            processor.end(&batches[0]);
+            processor.take_derived()
+        };
+        let derived = catch_unwind(AssertUnwindSafe(end)).unwrap_or_else(|_| {
+            self.diagnostics
+                .warn("internal error; what it was to tell at the end is lost");
+            Vec::new()
+        });
+        self.count_derived(&derived);
+        batches.extend(derived);
+    }
+
+    /// Counts events that were derived, and shows them.
+    fn count_derived(&self, derived: &[Batch]) {
+        for batch in derived {
+            self.metrics.events(0, batch.alive().count());
+            self.tap.pass(batch, batch.alive());
+        }
+    }
+
+    /// Lets a processor handle a batch and applies the failure policy.
+    fn handle(&self, processor: &mut dyn Processor, batch: &mut Batch, is_first: bool) -> Handled {
         let _entered = self.activity.enter();
         let begin = Instant::now();
         let before = batch.alive().count();
@@ -428,6 +488,7 @@ impl SharedStage {
         } else {
             self.guarded(processor, batch, &rows)
         };
+        let derived = processor.take_derived();
         // A second pass finds the letters of the first one there.
         let is_buried = is_first && self.buries() && !failures.is_empty();
         let buried = is_buried.then(|| self.bury(batch, &failures));
@@ -439,8 +500,12 @@ impl SharedStage {
         if !is_first {
             processor.take_counters();
             processor.take_warnings();
-            return None;
+            return Handled {
+                buried: None,
+                derived,
+            };
         }
+        self.count_derived(&derived);
         self.metrics.failures(failures.rows().len());
         self.findings.failed(&failures);
         for sentence in self.findings.so_far(begin, self.kind, self.on_failure) {
@@ -455,7 +520,7 @@ impl SharedStage {
         let after = batch.alive().count();
         self.metrics.events(before, after);
         self.metrics.dropped(before - after);
-        buried
+        Handled { buried, derived }
     }
 
     /// The rows that failed, as they were before.
@@ -475,6 +540,7 @@ impl SharedStage {
             tag: Some(failure.tag.clone()),
         });
         Buried {
+            is_derived: false,
             batch: batch.pick(&rows),
             dead: dead.collect(),
             rows,
@@ -521,6 +587,11 @@ impl SharedStage {
     }
 }
 
+/// Whether the batch is the one behind all others of a run, which has no events: processors tell then what they still have to.
+pub fn is_end(batch: &Batch) -> bool {
+    batch.is_empty()
+}
+
 /// Counts rows whose condition could not be evaluated and warns of one.
 pub(crate) fn report_expression_errors(
     metrics: &OperatorMetrics,
@@ -542,19 +613,20 @@ pub(crate) fn report_expression_errors(
 }
 
 impl Stage {
-    /// Handles the batch of this turn; one without a turn was handled before, for other outputs.
+    /// Handles the batch of this turn and what was derived from it; one without a turn was handled before, for other outputs.
     /// Gives what becomes dead letters.
     pub fn process(
         &mut self,
-        batch: &mut Batch,
+        batches: &mut Vec<Batch>,
         place: BatchTurn<'_>,
         remembered: &mut Remembered,
-    ) -> Option<Buried> {
+    ) -> Vec<Buried> {
         match (&mut self.own, &self.shared.ordered) {
-            (Some(processor), _) => self
-                .shared
-                .handle(processor.as_mut(), batch, place.is_first()),
-            (None, Some(turns)) => turns.process(&self.shared, batch, place, remembered),
+            (Some(processor), _) => {
+                self.shared
+                    .handle_all(processor.as_mut(), batches, place.is_first())
+            }
+            (None, Some(turns)) => turns.process(&self.shared, batches, place, remembered),
             (None, None) => unreachable!("a stage has its own instance or takes turns"),
         }
     }
@@ -611,10 +683,10 @@ impl Turns {
     fn process(
         &self,
         shared: &SharedStage,
-        batch: &mut Batch,
+        batches: &mut Vec<Batch>,
         place: BatchTurn<'_>,
         remembered: &mut Remembered,
-    ) -> Option<Buried> {
+    ) -> Vec<Buried> {
         self.with(place, |turns, number| {
             let waiting = shared.metrics.waiting();
             let mut turn = turns.wait(number);
@@ -623,7 +695,11 @@ impl Turns {
             // The turn passes on before the work, which the lock still keeps alone, so that it passes on after a panic too.
             turn.next += 1;
             turns.moved.notify_all();
-            let buried = shared.handle(turn.processor.as_mut(), batch, place.is_first());
+            let is_first = place.is_first();
+            let buried = shared.handle_all(turn.processor.as_mut(), batches, is_first);
+            if batches.first().is_some_and(is_end) {
+                shared.end(turn.processor.as_mut(), batches);
+            }
             if turn.processor.is_finished() {
                 turns.finished.store(true, Ordering::SeqCst);
             }

@@ -102,7 +102,11 @@ impl Parts {
                 intake.satisfy();
             }
             self.phases.advance(Phase::Draining);
-            return self.queue.stop_giving();
+            // What was read goes on to the end where processors still have something to tell there.
+            return match self.makes_at_end() {
+                true => (),
+                false => self.queue.stop_giving(),
+            };
         }
         let mut lanes = self.lanes.iter();
         let has_failed = match self.is_finite {
@@ -112,6 +116,13 @@ impl Parts {
         if has_failed {
             self.end_failed();
         }
+    }
+
+    /// Whether some processor makes events at the end of a run.
+    pub fn makes_at_end(&self) -> bool {
+        let below = self.lanes.iter().flat_map(|lane| lane.stages());
+        let mut all = self.stages.iter().chain(below);
+        all.any(|stage| stage.makes_at_end())
     }
 
     /// Whether nobody wants more: an ordered processor is finished, or every reader is gone.
@@ -480,7 +491,8 @@ struct Processed {
 /// What one output gets of a batch.
 struct OwnWay {
     place: LaneTurn,
-    branch: Branch,
+    /// Of the batch, and of what was derived from it.
+    branches: Vec<Branch>,
     /// To be on disk before the output gets it.
     drafts: Drafts,
 }
@@ -500,20 +512,22 @@ impl Parts {
             return (Processed { branches }, drafts);
         };
         let first = self.first_stage(entry, &mut batch, &mut drafts);
+        let mut batches = vec![batch];
         let picked = match entry.turn {
-            Some(_) => self.tap.before(&batch, batch.alive()),
+            Some(_) => self.tap.before(&batches[0], batches[0].alive()),
             None => None,
         };
         let is_whole = first == 0 && self.letters.is_some();
         let buries = is_whole && self.stages.iter().any(|stage| stage.buries());
-        let original = buries.then(|| batch.snapshot());
+        let original = buries.then(|| batches[0].snapshot());
         for (index, stage) in stages.common.iter_mut().enumerate() {
             if index < first {
                 self.stages[index].pass_over(place, remembered);
                 continue;
             }
-            if let Some(buried) = stage.process(&mut batch, place, remembered) {
-                drafts.push(draft(entry, buried, original.as_ref()));
+            for buried in stage.process(&mut batches, place, remembered) {
+                let original = original.as_ref().filter(|_| !buried.is_derived);
+                drafts.push(draft(entry, buried, original));
             }
         }
         if entry.lanes.is_empty() {
@@ -521,12 +535,25 @@ impl Parts {
             drafts.clear();
         }
         if let Some(picked) = picked {
-            picked.after(&batch, &Failures::none());
+            picked.after(&batches[0], &Failures::none());
         }
-        let batch = Arc::new(batch);
-        let branch = |place: &LaneTurn| self.lanes[place.lane].branch(&batch);
-        let branches: Vec<Branch> = entry.lanes.iter().map(branch).collect();
-        let unclaimed = self.unclaimed_rows(&batch, &branches);
+        let mut unclaimed = None;
+        let mut ways: Vec<Vec<Branch>> = entry.lanes.iter().map(|_| Vec::new()).collect();
+        let batches: Vec<Arc<Batch>> = batches.into_iter().map(Arc::new).collect();
+        for (index, batch) in batches.iter().enumerate() {
+            let branch = |place: &LaneTurn| self.lanes[place.lane].branch(batch);
+            let branches: Vec<Branch> = entry.lanes.iter().map(branch).collect();
+            let of_batch = self.unclaimed_rows(batch, &branches);
+            if index == 0 {
+                unclaimed = of_batch;
+            }
+            // A branch of the first one there is always, so that the turn is taken.
+            for (way, branch) in ways.iter_mut().zip(branches) {
+                if index == 0 || !branch.rows().is_empty() {
+                    way.push(branch);
+                }
+            }
+        }
         if entry.ticket.is_awaited() {
             let finished: Vec<&str> = self
                 .stages
@@ -535,9 +562,11 @@ impl Parts {
                 .map(|stage| stage.kind())
                 .collect();
             let unclaimed = unclaimed.as_ref();
-            entry.ticket.account(delivery(&batch, &finished, unclaimed));
+            // Derived events are no part of what the input sent.
+            let delivery = delivery(&batches[0], &finished, unclaimed);
+            entry.ticket.account(delivery);
         }
-        let branches = self.branch(&mut stages.of_outputs, entry, branches);
+        let branches = self.branch(&mut stages.of_outputs, entry, ways);
         (Processed { branches }, drafts)
     }
 
@@ -562,28 +591,28 @@ impl Parts {
         &self,
         of_outputs: &mut [Vec<Stage>],
         entry: &Entry,
-        branches: Vec<Branch>,
+        branches: Vec<Vec<Branch>>,
     ) -> Vec<OwnWay> {
         let mut ways = Vec::with_capacity(branches.len());
-        for (&place, branch) in entry.lanes.iter().zip(branches) {
+        for (&place, branches) in entry.lanes.iter().zip(branches) {
             let (lane, stages) = (&self.lanes[place.lane], &mut of_outputs[place.lane]);
             let mut drafts = Vec::new();
             if stages.is_empty() {
                 ways.push(OwnWay {
                     place,
-                    branch,
+                    branches,
                     drafts,
                 });
                 continue;
             }
-            let (branch, buried) = lane.process(stages, place.turn, branch);
+            let (branches, buried) = lane.process(stages, place.turn, branches);
             for buried in buried {
                 entry.ticket.bury(&buried.batch, 0..buried.batch.len());
                 drafts.push(draft(entry, buried, None));
             }
             ways.push(OwnWay {
                 place,
-                branch,
+                branches,
                 drafts,
             });
         }
@@ -593,7 +622,7 @@ impl Parts {
     fn offer(&self, entry: &Entry, processed: Processed) {
         for way in processed.branches {
             let lane = &self.lanes[way.place.lane];
-            lane.offer(way.place.turn, way.branch, &entry.ticket);
+            lane.offer(way.place.turn, way.branches, &entry.ticket);
         }
         self.check();
     }

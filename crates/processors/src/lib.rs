@@ -6,6 +6,7 @@ mod csv;
 mod data_type;
 mod date;
 mod dedupe;
+mod derived;
 mod dissect;
 mod drop_;
 mod fingerprint;
@@ -27,6 +28,8 @@ mod remove;
 mod rename;
 mod sample;
 mod set;
+mod split;
+mod summarize;
 #[cfg(test)]
 mod testing;
 mod text;
@@ -57,6 +60,8 @@ pub static SPECS: &[Spec] = &[
     rename::SPEC,
     sample::SPEC,
     set::SPEC,
+    split::SPEC,
+    summarize::SPEC,
     throttle::SPEC,
     truncate::SPEC,
     user_agent::SPEC,

@@ -13,6 +13,7 @@ pub mod log;
 mod settings;
 mod snapshot;
 mod spans;
+mod streams;
 mod synced;
 
 pub use budget::DiskBudget;

@@ -20,7 +20,7 @@
 //! A state: length of its processor's name (4 bytes) and the name, the fingerprint of its configuration (8), length of the
 //! rest (8) and the rest, which is the processor's own.
 //!
-//! The table of streams (`engine/streams.rs`) is kept in the same way, in two files of its own.
+//! The table of streams (`streams.rs`) is kept in the same way, in two files of its own.
 //!
 //! Magic, version, CRC and length stay where they are in every version, so that a file of a later version is told from a damaged one.
 //!

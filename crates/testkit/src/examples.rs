@@ -182,6 +182,9 @@ fn run(
         rows = condition.filter(&batch, &rows).holds;
     }
     let failures = processor.process(&mut batch, &rows);
+    let mut derived = processor.take_derived();
+    processor.end(&batch_of(""));
+    derived.extend(processor.take_derived());
     match stage.common("on_failure") {
         Some("drop") => {
             let failed = Bitmap::from_fn(batch.len(), |row| {
@@ -191,7 +194,19 @@ fn run(
         }
         on_failure => batch.mark_failed(&failures, on_failure != Some("continue")),
     }
-    events_of(&batch, example)
+    let of_batch = events_of(&batch, example);
+    let of_derived = derived.iter().flat_map(|batch| {
+        let writer = JsonWriter::new(batch);
+        let rows: Vec<usize> = batch.alive().iter().collect();
+        rows.into_iter().map(move |row| {
+            let mut out = Vec::new();
+            writer.write(row, &mut out);
+            String::from_utf8(out).expect("the writer gives UTF-8")
+        })
+    });
+    let all = std::iter::once(of_batch).chain(of_derived);
+    let all: Vec<String> = all.filter(|text| !text.is_empty()).collect();
+    all.join("\n")
 }
 
 fn events_of(batch: &Batch, example: &Example) -> String {

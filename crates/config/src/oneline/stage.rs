@@ -538,6 +538,10 @@ fn meant(name: &str) -> Option<&'static str> {
         "dedup" | "deduplicate" | "distinct" | "uniq" | "unique" => "dedupe",
         "first" | "limit" | "take" => "head",
         "rate_limit" | "ratelimit" | "rate_limiter" => "throttle",
+        "aggregate" | "group" | "group_by" | "groupby" | "stats" | "stats1" | "summarise" => {
+            "summarize"
+        }
+        "explode" | "flatmap" | "unnest" | "unroll" => "split",
         "decode_csv" | "decode_csv_fields" | "parse_csv" => "csv",
         "decode_json" | "jq" | "parse_json" => "json",
         "decode_logfmt" | "parse_logfmt" => "logfmt",

@@ -146,6 +146,18 @@ impl Processor for WatchedProcessor {
         failures
     }
 
+    fn take_derived(&mut self) -> Vec<Batch> {
+        self.processor.take_derived()
+    }
+
+    fn makes_at_end(&self) -> bool {
+        self.processor.makes_at_end()
+    }
+
+    fn end(&mut self, last: &Batch) {
+        self.processor.end(last);
+    }
+
     fn place(&mut self, before: usize) {
         self.processor.place(before);
     }

@@ -81,6 +81,7 @@ mod sockets;
 mod splunk_hec_input;
 mod splunk_output;
 mod stopping;
+mod summarised;
 mod surroundings;
 mod tap;
 mod terminals;

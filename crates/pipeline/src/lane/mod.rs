@@ -71,7 +71,8 @@ use crate::reading::Reading;
 use crate::retry::Panicked;
 use crate::settings::RetrySettings;
 use crate::stage::{
-    BatchTurn, Buried, SharedStage, Stage, find_stage, make_stages, report_expression_errors,
+    BatchTurn, Buried, SharedStage, Stage, find_stage, is_end, make_stages,
+    report_expression_errors,
 };
 use crate::tap::TapPoint;
 pub(crate) use compress::compress;
@@ -364,28 +365,34 @@ impl Lane {
         &self,
         stages: &mut [Stage],
         turn: u64,
-        Branch { batch, rows }: Branch,
-    ) -> (Branch, Vec<Buried>) {
-        let is_wanted = !rows.is_empty() && self.common.works();
-        let first = match is_wanted {
-            true => self.first_stage(&batch),
-            false => stages.len(),
+        branches: Vec<Branch>,
+    ) -> (Vec<Branch>, Vec<Buried>) {
+        let has_rows = branches.iter().any(|branch| !branch.rows.is_empty());
+        let first = match branches.first() {
+            Some(branch) if self.common.works() && (has_rows || is_end(&branch.batch)) => {
+                self.first_stage(&branch.batch)
+            }
+            _ => stages.len(),
         };
         let place = BatchTurn::below(turn);
         self.stages[..first].iter().for_each(|it| it.skip(place));
         if first == stages.len() {
-            return (Branch { batch, rows }, Vec::new());
+            return (branches, Vec::new());
         }
-        let mut own = batch.branch(&rows);
+        let bases: Vec<Arc<Batch>> = branches.iter().map(|it| it.batch.clone()).collect();
+        let own = branches.iter().map(|it| it.batch.branch(&it.rows));
+        let mut own: Vec<Batch> = own.collect();
         let stages = stages[first..].iter_mut();
-        let buried = stages.filter_map(|stage| stage.process(&mut own, place, &mut None));
+        let buried = stages.flat_map(|stage| stage.process(&mut own, place, &mut None));
         let buried = buried.collect();
-        own.charge_beyond(&batch, &self.written);
-        let branch = Branch {
+        if let [only] = &mut own[..] {
+            only.charge_beyond(&bases[0], &self.written);
+        }
+        let branch = |own: Batch| Branch {
             rows: own.alive().clone(),
             batch: Arc::new(own),
         };
-        (branch, buried)
+        (own.into_iter().map(branch).collect(), buried)
     }
 
     /// The first of its processors that a batch goes through.
@@ -401,7 +408,22 @@ impl Lane {
     }
 
     /// Offers what [`Lane::branch`] or [`Lane::process`] gave. Called once for every turn.
-    pub fn offer(&self, turn: u64, branch: Branch, ticket: &Arc<Ticket>) {
+    pub fn offer(&self, turn: u64, branches: Vec<Branch>, ticket: &Arc<Ticket>) {
+        if branches.len() > 1 {
+            ticket.part(self.common.index, branches.len());
+        }
+        let mut next = None;
+        for branch in branches.into_iter().rev() {
+            let behind = next.take().map(Box::new);
+            next = Some(self.item(branch, ticket, behind));
+        }
+        if let Some(first) = next {
+            self.common.offers.insert(turn, first);
+        }
+        self.taken();
+    }
+
+    fn item(&self, branch: Branch, ticket: &Arc<Ticket>, behind: Option<Box<Item>>) -> Item {
         let common = &self.common;
         let Branch { batch, rows } = branch;
         common.tap.pass(&batch, &rows);
@@ -410,6 +432,7 @@ impl Lane {
             rows,
             ticket: ticket.clone(),
             encoded: None,
+            behind,
         };
         if common.works() {
             common.note(&common.template_reading, &item.batch, &item.rows);
@@ -418,8 +441,7 @@ impl Lane {
             let spare = common.offers.reserve();
             item.encoded = Some(common.encode(&item, spare));
         }
-        common.offers.insert(turn, item);
-        self.taken();
+        item
     }
 
     /// Goes on without a batch that was lost, unless it was offered before that.

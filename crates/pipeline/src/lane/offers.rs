@@ -33,6 +33,8 @@ pub struct Item {
     pub rows: Bitmap,
     pub ticket: Arc<Ticket>,
     pub encoded: Option<Encoded>,
+    /// What comes next in the same turn.
+    pub behind: Option<Box<Item>>,
 }
 
 /// What there is for a lane to do.
@@ -128,8 +130,12 @@ impl Offers {
                     None => return Next::Wait,
                 },
             };
-            state.next = state.next.max(turn + 1);
-            if let Some(Some(item)) = state.items.remove(&turn) {
+            let mut taken = state.items.remove(&turn).flatten();
+            match taken.as_mut().and_then(|item| item.behind.take()) {
+                Some(behind) => drop(state.items.insert(turn, Some(*behind))),
+                None => state.next = state.next.max(turn + 1),
+            }
+            if let Some(item) = taken {
                 return Next::Item(item);
             }
         }

@@ -31,6 +31,11 @@ impl SlotTable {
         Self::with_slots(FIRST_KEYS)
     }
 
+    /// The same, for a list of which there are many with few keys.
+    pub fn small() -> Self {
+        Self::with_slots(16)
+    }
+
     fn with_slots(slots: usize) -> Self {
         Self {
             slots: vec![0; slots],
@@ -83,6 +88,12 @@ impl SlotTable {
             let wanted = (2 * len).clamp(FIRST_KEYS.min(max_keys), max_keys);
             entries.reserve_exact(wanted - len);
         }
+        self.make_slots(entries);
+    }
+
+    /// Makes room for one more key here.
+    pub fn make_slots<E: Fingerprinted>(&mut self, entries: &[E]) {
+        let len = entries.len();
         // At most three quarters of the slots are taken.
         if len + 1 > self.slots.len() / 4 * 3 {
             let slots = 2 * self.slots.len();

@@ -9,9 +9,9 @@ use std::collections::VecDeque;
 use component::Delivery;
 use component::input::Issuer;
 
-use super::streams::{StreamParts, Streams};
 use crate::cursor::LogEnd;
 use crate::log::Block;
+use crate::streams::{StreamParts, Streams};
 
 /// So many bytes are written without waiting for more.
 pub const WRITE_SIZE: usize = 256 << 10;

@@ -39,7 +39,7 @@
 //! counted and reported, and the run ends with exit code 1.
 //!
 //! # Repeats
-//! What an input sends again after a crash, because it does not know that it was stored, is left out: see `streams.rs`.
+//! What an input sends again after a crash, because it does not know that it was stored, is left out: see `streams.rs` of this crate.
 //!
 //! # Bounds
 //! In memory are: what waits (`memory`), what workers and outputs hold (an output goes on alone when it holds more than
@@ -72,11 +72,11 @@ mod limits;
 mod line;
 mod open;
 mod phase;
+mod repeats;
 mod send;
 mod snapshots;
 mod state;
 mod store;
-mod streams;
 mod take;
 #[cfg(test)]
 mod tests;

@@ -14,12 +14,13 @@ use super::lanes::Recipient;
 use super::snapshots::Snapshots;
 use super::state::QueueState;
 use super::upkeep::Upkeep;
-use super::{Clock, Disk, Queue, steady_clock, streams, wall_clock};
+use super::{Clock, Disk, Queue, steady_clock, wall_clock};
 use crate::budget::DiskBudget;
 use crate::cursor::{CursorFile, Cursors, Loaded, LogEnd, Saved};
 use crate::log::{Log, LogSettings, Recovered, list_segments};
 use crate::settings::{Limits, Mode};
 use crate::snapshot::{self, FoundSnapshots, ProcessorState, Snapshot, SnapshotFiles};
+use crate::streams;
 use crate::synced::{self, Said, SyncedMark};
 use crate::{DiskSettings, NewOutput, QueueError};
 
@@ -110,32 +111,12 @@ impl Queue {
         let loaded = Cursors::load(&storage)?;
         let snapshots = FoundSnapshots::load(&*storage, snapshot::NAMES)?;
         let table = streams::load(&*storage)?;
-        let said = synced::read(&*storage);
-        if said == Said::Damaged {
-            options.diagnostics.warn(&format!(
-                "{} cannot be read: it is unknown whether the last events before a crash were stored",
-                synced::NAME
-            ));
-        }
-        let log_settings = LogSettings {
-            segment_size: options.settings.segment_bytes.0,
-            quarantine_size_max: QUARANTINE_SIZE_MAX,
-            synced: log_end(&loaded.cursors).max(said.end()),
-            passed: passed(&loaded.cursors),
-        };
-        let (log, recovered) = Log::open(storage.clone(), log_settings)?;
+        let (log, recovered, synced) = open_log(&storage, &options, &loaded.cursors)?;
         for note in loaded.notes.iter().chain(&recovered.notes) {
             options.diagnostics.warn(note);
         }
         let now = (options.steady)();
-        let mut start = Start::new(
-            &options,
-            loaded,
-            snapshots,
-            &recovered,
-            log_settings.synced,
-            now,
-        );
+        let mut start = Start::new(&options, loaded, snapshots, &recovered, synced, now);
         log.leave_out(start.never_written.clone());
         if options.mode == Mode::Everything {
             let table = table.as_ref().map(|(_, table)| table);
@@ -183,6 +164,29 @@ impl Queue {
         queue.say_lost_at_start(start.lost);
         Ok(Arc::new(queue))
     }
+}
+
+/// Opens the log; where what was synced of it ended.
+fn open_log(
+    storage: &Arc<dyn Storage>,
+    options: &DiskOptions,
+    cursors: &[CursorFile],
+) -> Result<(Log, Recovered, LogEnd), QueueError> {
+    let said = synced::read(&**storage);
+    if said == Said::Damaged {
+        options.diagnostics.warn(&format!(
+            "{} cannot be read: it is unknown whether the last events before a crash were stored",
+            synced::NAME
+        ));
+    }
+    let log_settings = LogSettings {
+        segment_size: options.settings.segment_bytes.0,
+        quarantine_size_max: QUARANTINE_SIZE_MAX,
+        synced: log_end(cursors).max(said.end()),
+        passed: passed(cursors),
+    };
+    let (log, recovered) = Log::open(storage.clone(), log_settings)?;
+    Ok((log, recovered, log_settings.synced))
 }
 
 impl Queue {

@@ -12,11 +12,11 @@ use super::commit::{Pending, Wanted};
 use super::front::{Kept, Waiting};
 use super::line::Line;
 use super::state::QueueState;
-use super::streams::{StreamParts, stream_parts};
 use super::{Disk, Queue};
 use crate::WhenFull;
 use crate::log::{BLOCK_HEADER, Block, Payload};
 use crate::settings::Mode;
+use crate::streams::{StreamParts, stream_parts};
 
 /// How often the first input of a line looks again although nobody said that there is room: room on a disk comes unannounced.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
@@ -193,7 +193,8 @@ impl Queue {
             return Decision::Stopped;
         };
         let (issuer, receipt) = receipt();
-        let (size, events) = (batch.size(), batch.len());
+        // One without events, as at the end of a run, takes its place like any other.
+        let (size, events) = (batch.size().max(1), batch.len());
         let block = Block {
             sequence: state.front.number(),
             ordinal: state.commit.next_ordinal(),

@@ -10,8 +10,8 @@ use super::lane::Lane;
 use super::lanes::{Lanes, Recipient};
 use super::phase::QueuePhase;
 use super::snapshots::Snapshots;
-use super::streams::Streams;
 use crate::cursor::LogEnd;
+use crate::streams::Streams;
 
 /// What a queue holds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -4,10 +4,10 @@ use std::io;
 use std::sync::atomic::Ordering::SeqCst;
 
 use super::commit::Resolved;
-use super::streams::Streams;
 use super::{Disk, Queue};
 use crate::Durability;
 use crate::log::Block;
+use crate::streams::Streams;
 
 /// The most that is written at once, in bytes.
 const WRITE_MAX: u64 = 4 << 20;

@@ -285,6 +285,8 @@ impl Queue {
             is_stored: what.ordinal_end.is_some(),
             is_first_pass: turn.is_some(),
             outcome: Mutex::new((issuer, Delivery::default())),
+            parted: Mutex::default(),
+            has_parted: AtomicBool::new(false),
         };
         Entry {
             sequence: what.sequence,

@@ -44,6 +44,24 @@ fn inlet(queue: &Arc<Queue>) -> Inlet {
     }
 }
 
+#[test]
+fn a_batch_without_events_is_stored_and_given() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let options = DiskOptions::new(DiskSettings::default(), &["out"]);
+    let queue = Queue::open(folder.path(), options).expect("it opens");
+    let host = Arc::new(HostInfo { name: "h".into() });
+    let empty = BatchBuilder::new(Encoding::Json, &host, 0, false).finish();
+    let mut receipt = queue.try_send(empty, false).expect("there is room");
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while receipt.try_delivered().is_none() {
+        assert!(Instant::now() < deadline, "it is not stored");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let entry = take(&queue).expect("it is given");
+    entry.ticket.pass(0);
+    queue.shut();
+}
+
 fn take(queue: &Arc<Queue>) -> Option<Entry> {
     match queue.try_take(&|_| true).expect("nothing is read") {
         Some(Taken::Batch(entry, _)) => Some(entry),

@@ -29,6 +29,34 @@ pub struct Ticket {
     /// Not one that a single output gets again.
     pub(super) is_first_pass: bool,
     pub(super) outcome: Mutex<(Option<Issuer>, Delivery)>,
+    /// Outputs that got the batch in several parts.
+    pub(super) parted: Mutex<Vec<Parted>>,
+    /// Whether there are any.
+    pub(super) has_parted: AtomicBool,
+}
+
+/// What an output got of a batch in several parts, each of which it releases, passes or lets go.
+#[derive(Debug)]
+pub(super) struct Parted {
+    output: usize,
+    /// Parts that it holds.
+    held: usize,
+    /// Parts that it has neither passed nor let go.
+    left: usize,
+    /// It holds nothing of the batch any more.
+    is_released: bool,
+    /// It let one of them go.
+    is_let_go: bool,
+}
+
+impl Parted {
+    /// A part is held no more; whether it was the last one, unless that was said before.
+    fn drop_hold(&mut self) -> bool {
+        self.held -= 1;
+        let is_last = self.held == 0 && !self.is_released;
+        self.is_released |= is_last;
+        is_last
+    }
 }
 
 impl Ticket {
@@ -71,10 +99,59 @@ impl Ticket {
             .is_some_and(|issuer| !issuer.is_abandoned())
     }
 
+    /// The output gets the batch in so many parts, and is done with it when it is done with all of them. Said before it gets the first one.
+    pub fn part(&self, output: usize, parts: usize) {
+        self.parted.lock().push(Parted {
+            output,
+            held: parts,
+            left: parts,
+            is_released: false,
+            is_let_go: false,
+        });
+        self.has_parted.store(true, Ordering::Release);
+    }
+
+    /// An output is done with one of several parts: whether that was the last one and it has let one of them go; none where it is not the
+    /// last. `held` where it was not released.
+    fn leave_part(&self, output: usize, held: bool, lets_go: bool) -> Option<Left> {
+        let mut parted = self.parted.lock();
+        let Some(of_output) = parted.iter_mut().find(|one| one.output == output) else {
+            return Some(Left {
+                is_let_go: lets_go,
+                is_held: held,
+            });
+        };
+        of_output.is_let_go |= lets_go;
+        of_output.left -= 1;
+        let is_last = of_output.left == 0;
+        let was_released = of_output.is_released;
+        let drops = held && of_output.drop_hold();
+        let left = Left {
+            is_let_go: of_output.is_let_go,
+            is_held: !was_released,
+        };
+        drop(parted);
+        if !is_last && drops {
+            self.release_whole(output);
+        }
+        is_last.then_some(left)
+    }
+
     /// An output holds nothing of the batch any more, because it has made requests of it, which are counted elsewhere. The
     /// batch then counts neither as held in memory nor as what the output lags behind with. It is still to be passed, by
     /// [`Ticket::pass_released`], or let go.
     pub fn release(&self, output: usize) {
+        if self.has_parted.load(Ordering::Acquire) {
+            let mut parted = self.parted.lock();
+            let of_output = parted.iter_mut().find(|one| one.output == output);
+            if of_output.is_some_and(|one| !one.drop_hold()) {
+                return;
+            }
+        }
+        self.release_whole(output);
+    }
+
+    fn release_whole(&self, output: usize) {
         let is_last = self.drop_hold();
         let queue = &self.queue;
         let is_idle = {
@@ -92,13 +169,27 @@ impl Ticket {
     /// An output is done with the batch: it will not ask for it again. The last one gives the room back and resolves the
     /// receipt.
     pub fn pass(&self, output: usize) {
-        let holds_last = self.drop_hold();
-        self.finish(output, holds_last);
+        self.settle(output, true, false);
     }
 
     /// As [`Ticket::pass`], for a batch that the output has released.
     pub fn pass_released(&self, output: usize) {
-        self.finish(output, false);
+        self.settle(output, false, false);
+    }
+
+    fn settle(&self, output: usize, is_held: bool, is_let_go: bool) {
+        let mut left = Left { is_let_go, is_held };
+        if self.has_parted.load(Ordering::Acquire) {
+            match self.leave_part(output, is_held, is_let_go) {
+                Some(last) => left = last,
+                None => return,
+            }
+        }
+        let holds_last = left.is_held && self.drop_hold();
+        match left.is_let_go {
+            true => self.abandon(output, holds_last),
+            false => self.finish(output, holds_last),
+        }
     }
 
     fn finish(&self, output: usize, holds_last: bool) {
@@ -140,13 +231,12 @@ impl Ticket {
     /// after the last of them. What is stored stays for the output; of the rest the receipt never resolves, and its events
     /// count as not delivered.
     pub fn let_go(&self, output: usize) {
-        let holds_last = self.drop_hold();
-        self.abandon(output, holds_last);
+        self.settle(output, true, true);
     }
 
     /// As [`Ticket::let_go`], for a batch that the output has released.
     pub fn let_go_released(&self, output: usize) {
-        self.abandon(output, false);
+        self.settle(output, false, true);
     }
 
     fn abandon(&self, output: usize, holds_last: bool) {
@@ -222,6 +312,14 @@ impl Ticket {
     fn lock(&self) -> MutexGuard<'_, (Option<Issuer>, Delivery)> {
         self.outcome.lock()
     }
+}
+
+/// How an output is done with a batch.
+#[derive(Debug, Clone, Copy)]
+struct Left {
+    is_let_go: bool,
+    /// It had not released the batch.
+    is_held: bool,
 }
 
 const _: () = assert!(

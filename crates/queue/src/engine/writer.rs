@@ -8,10 +8,10 @@ use std::time::Duration;
 use super::commit::WRITE_SIZE;
 use super::phase::QueuePhase;
 use super::state::QueueState;
-use super::streams::Streams;
 use super::upkeep::DROPPED_OLDEST;
 use super::{Disk, Queue};
 use crate::Durability;
+use crate::streams::Streams;
 
 /// How often cursors are saved, if they moved: what comes again after a crash is what was passed since.
 const UPKEEP_EVERY: Duration = Duration::from_millis(250);

@@ -254,7 +254,8 @@ impl World {
                 0 => random.usize(..self.setup.document_max * 20),
                 _ => random.usize(..self.setup.document_max),
             };
-            (random.u64(1..12), length, random.u8(b'a'..=b'z'))
+            // One without events stands at the end of a run.
+            (random.u64(0..12), length, random.u8(b'a'..=b'z'))
         });
         batches::make(number, events, length, fill)
     }
@@ -527,7 +528,7 @@ impl World {
         let from = due.map_or(model.next_number, |(number, _)| *number);
         let sent = model.sent.range(from.saturating_sub(back)..);
         let again: Vec<(u64, u64)> = sent
-            .filter(|(_, sent)| !sent.is_given_up)
+            .filter(|(_, sent)| !sent.is_given_up && sent.content.events > 0)
             .map(|(number, sent)| (*number, sent.content.events))
             .collect();
         for (number, events) in again {

@@ -2,7 +2,7 @@
 //!
 //! An input such as `file` saves its positions now and then. After a crash it sends again what it does not know to be safe, under
 //! the same ids. The queue knows better: it notes up to where it has stored each stream ([`Streams`]), and a later run leaves out the rows
-//! below that ([`Queue::leave_out`]), where the input says that it sends the rows of a stream with ascending ends. So what a pipeline with a disk
+//! below that (`engine/repeats.rs`), where the input says that it sends the rows of a stream with ascending ends. So what a pipeline with a disk
 //! queue counts is what was there, however often it is killed.
 //!
 //! A power cut may take a part of what was written last and leave what is behind it. Then a stream is stored with a gap ([`Extent`]), until
@@ -13,20 +13,14 @@
 //! damaged or cannot be written, events come twice, as they would without it: it never takes an event for stored that is not.
 
 use std::collections::HashMap;
-use std::io;
 use std::ops::Range;
-use std::sync::atomic::Ordering::SeqCst;
 
 use batch::{Batch, Source};
 use bytes::Bytes;
+use component::Delivery;
 use component::input::Issuer;
-use component::{Delivery, Receipt, receipt};
 use disk::{PagePool, Storage};
 
-use super::commit::Resolved;
-use super::send::Offer;
-use super::upkeep::Upkeep;
-use super::{Disk, Queue};
 use crate::QueueError;
 use crate::log::{Log, LogEnd, Recovered};
 use crate::snapshot::{FoundSnapshots, ProcessorState, Snapshot, take};
@@ -126,7 +120,7 @@ pub struct Streams {
     /// Bytes of batches stored since it was written.
     since: u64,
     /// Receipts of batches that were left out as a whole.
-    left_out: Resolved,
+    left_out: Vec<(Issuer, Delivery)>,
 }
 
 impl Streams {
@@ -205,7 +199,7 @@ impl Streams {
     }
 
     /// Which rows of a batch are not known to be stored; none where all are to be kept.
-    fn new_rows(&mut self, batch: &Batch) -> Option<Vec<usize>> {
+    pub fn new_rows(&mut self, batch: &Batch) -> Option<Vec<usize>> {
         let origin = batch.origin();
         let mut new = Vec::new();
         for (rows, stream) in origin.streams() {
@@ -295,89 +289,33 @@ fn unlisted_from(log: &Log, recovered: &Recovered) -> u64 {
     from
 }
 
-impl Queue {
-    /// Leaves out what earlier runs have stored of a batch. The receipt of one of which nothing is left resolves as soon as it is
-    /// certain that it stays.
-    ///
-    /// # Errors
-    /// Something is left, which is to be sent.
-    pub fn leave_out(&self, batch: Batch) -> Result<Receipt, Box<Offer>> {
-        let Some(disk) = self
-            .disk
-            .as_ref()
-            .filter(|it| it.knows_streams.load(SeqCst))
-        else {
-            return Err(Box::new(batch.into()));
-        };
-        let mut state = self.lock();
-        let Some(streams) = &mut state.streams else {
-            return Err(Box::new(batch.into()));
-        };
-        let new = streams.new_rows(&batch);
-        disk.knows_streams.store(!streams.known.is_empty(), SeqCst);
-        let Some(new) = new else {
-            return Err(Box::new(batch.into()));
-        };
-        self.metrics
-            .count(REPEATED, (batch.len() - new.len()) as u64);
-        disk.found_is_used.store(true, SeqCst);
-        let delivery = Delivery::accepted(&batch);
-        if new.is_empty() {
-            let (issuer, receipt) = receipt();
-            streams.left_out.push((issuer, delivery));
-            drop(state);
-            self.wake_writer();
-            return Ok(receipt);
-        }
-        drop(state);
-        Err(Box::new(Offer::part(batch.pick(&new), delivery)))
-    }
-
-    /// What was found in the log at the start is on disk afterwards.
-    pub(super) fn sync_found(&self, disk: &Disk) -> io::Result<()> {
-        if disk.found_is_synced.load(SeqCst) {
-            return Ok(());
-        }
-        let synced = disk.log.sync_found();
-        match synced {
-            Ok(()) => disk.found_is_synced.store(true, SeqCst),
-            // A second sync that succeeds says nothing of what the first one failed with. Who waits for it keeps what it has.
-            Err(_) => self.lock().streams = None,
-        }
-        synced
-    }
-
-    /// Writes how far streams are stored, where that is due: segments with what is below `needed` are about to be removed.
-    pub(super) fn write_streams(
-        &self,
-        disk: &Disk,
-        upkeep: &mut Upkeep,
-        needed: u64,
-    ) -> io::Result<()> {
-        let first_kept = disk.log.first_of_segments().into_iter().rev();
-        let mut first_kept = first_kept.map(|one| one.first_sequence);
-        let first_kept = first_kept.find(|&first| first <= needed);
-        let table = {
-            let mut state = self.lock();
-            let readable = state.commit.readable();
-            let Some(streams) = &mut state.streams else {
-                return Ok(());
-            };
-            if !streams.is_due(readable.sequence, needed, first_kept) {
-                return Ok(());
-            }
-            streams.since = 0;
-            streams.saved = readable.sequence;
-            streams.encode(readable)
-        };
-        self.sync_found(disk)?;
-        upkeep.streams.write(&*disk.storage, &table)?;
-        upkeep.streams.keep_last();
-        Ok(())
-    }
-}
-
 impl Streams {
+    /// Whether some stream may not have come as far as earlier runs stored it.
+    pub fn has_known(&self) -> bool {
+        !self.known.is_empty()
+    }
+
+    /// A batch was left out as a whole, as this says.
+    pub fn leave_out(&mut self, issuer: Issuer, delivery: Delivery) {
+        self.left_out.push((issuer, delivery));
+    }
+
+    /// The table, where it is to be written: what is synced ends at `readable`, and what is below `needed` may be removed. `first_kept` is the first sequence of the segment that
+    /// has that. It counts as written.
+    pub fn take_due(
+        &mut self,
+        readable: LogEnd,
+        needed: u64,
+        first_kept: Option<u64>,
+    ) -> Option<Snapshot> {
+        if !self.is_due(readable.sequence, needed, first_kept) {
+            return None;
+        }
+        self.since = 0;
+        self.saved = readable.sequence;
+        Some(self.encode(readable))
+    }
+
     /// Whether receipts of batches wait that were left out.
     pub fn has_left_out(&self) -> bool {
         !self.left_out.is_empty()
@@ -388,9 +326,6 @@ impl Streams {
         std::mem::take(&mut self.left_out)
     }
 }
-
-/// The counter of events that were not stored because they were stored already.
-pub const REPEATED: &str = "repeated";
 
 #[cfg(test)]
 mod tests {

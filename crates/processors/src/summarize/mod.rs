@@ -1,0 +1,413 @@
+//! `summarize`: counts, sums and other functions of events, by keys and time.
+//!
+//! It is ordered: the result is the same with any number of workers. Groups are in [`windows`], functions in [`functions`].
+
+mod distinct;
+mod functions;
+mod sketch;
+#[cfg(test)]
+mod tests;
+mod windows;
+
+use std::sync::Arc;
+
+use batch::{
+    Batch, BatchBuilder, Bitmap, Cell, Column, ColumnBuilder, Edit, Encoding, Failures, FieldPath,
+    FieldRead, Source, Span as TextSpan, Stream, fnv::fnv128,
+};
+use bytes::Bytes;
+use component::{Build, BuildContext, Example, Order, Processor, Spec, parse};
+use config::{ConfigError, Count, Node, Period, Positional, Positive};
+use expr::EventTimes;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::derived::Derived;
+use crate::names::{field, overlap};
+use crate::remembered::{default_max_keys, default_time, max_keys, write_values};
+use functions::Plan;
+use windows::{Span, Window, Windows};
+
+/// The tag of the row of events whose keys found no room.
+const TAG: &str = "_other_keys";
+
+/// Rows of a batch of results at most.
+const ROWS_MAX: usize = 4096;
+
+/// The processor's description.
+pub const SPEC: Spec = Spec {
+    name: "summarize",
+    aliases: &[],
+    summary: "Counts events and works out sums, averages, percentiles and more, by keys and time.",
+    description: include_str!("summarize.md"),
+    positional: Positional::list(&["functions"]),
+    one_line: &[],
+    examples: &[
+        Example {
+            title: "Requests and bytes of each client",
+            stage: "summarize count(), sum(bytes) by=[client]",
+            input: r#"{"client":"a","bytes":10}
+{"client":"b","bytes":5}
+{"client":"a","bytes":20}
+{"client":"a"}"#,
+            output: r#"{"client":"a","count":3,"bytes_sum":30}
+{"client":"b","count":1,"bytes_sum":5}"#,
+        },
+        Example {
+            title: "Events of each minute",
+            stage: "summarize count() every=1m",
+            input: r#"{"@timestamp":"2026-05-01T12:00:10Z"}
+{"@timestamp":"2026-05-01T12:01:10Z"}
+{"@timestamp":"2026-05-01T12:00:50Z"}"#,
+            output: r#"{"@timestamp":"2026-05-01T12:00:00.000Z","count":2}
+{"@timestamp":"2026-05-01T12:01:00.000Z","count":1}"#,
+        },
+        Example {
+            title: "How long requests take, under names of one's own",
+            stage: "summarize 'slowest = max(ms)', median(ms), avg(ms), 'users = distinct(user)' by=[path]",
+            input: r#"{"path":"/","ms":3,"user":"joe"}
+{"path":"/","ms":5,"user":"ann"}
+{"path":"/","ms":4.5,"user":"joe"}
+{"path":"/x","user":"joe"}"#,
+            output: r#"{"path":"/","slowest":5,"ms_median":4.504724609081194,"ms_avg":4.166666666666667,"users":2}
+{"path":"/x","slowest":null,"ms_median":null,"ms_avg":null,"users":1}"#,
+        },
+    ],
+    schema: |generator| generator.subschema_for::<Config>(),
+    build: Build::Processor {
+        order: Order::Ordered,
+        sees_sealed: true,
+        build,
+    },
+};
+
+/// Settings of `summarize`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Config {
+    /// What to work out: `count()`, `sum(bytes)`, `total = sum(bytes)`.
+    functions: Vec<String>,
+    /// The fields whose values make a group. Default: all events are one group.
+    by: Option<Vec<String>>,
+    /// How long a window of time is, from 1ms to 365d. Default: one window, for all events up to the end of the run.
+    every: Option<Positive<Period>>,
+    /// How long after its end a window is open for late events. Default: 1m in a service, and until the end of the run where the pipeline ends with its inputs.
+    lateness: Option<Period>,
+    /// The field with the time of an event; `@metadata.timestamp` is the time at which it was received.
+    #[serde(default = "default_time")]
+    time: String,
+    /// How many groups are remembered in all windows together, from 1 to 1G.
+    #[serde(default = "default_max_keys")]
+    max_keys: Count,
+}
+
+const EVERY_MAX: Period = Period::from_secs(365 * 86_400);
+const LATENESS: Period = Period::from_secs(60);
+
+fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Processor>, ConfigError> {
+    let config: Config = parse(node)?;
+    let mut plan = Plan::default();
+    if config.functions.is_empty() {
+        return Err(node
+            .nearest("functions")
+            .error("name at least one function, such as count()"));
+    }
+    for (index, text) in config.functions.iter().enumerate() {
+        plan.add(node.nearest(&format!("functions[{index}]")), text)?;
+    }
+    let by = config.by.as_deref().map(|by| {
+        let empty = "name at least one field, or leave `by` out for one group of all events";
+        component::fields(node, "by", by, empty)
+    });
+    let by = by.transpose()?.unwrap_or_default();
+    let is_time = |path: &FieldPath| *path == FieldPath::from_keys(["@timestamp"]);
+    for function in &plan.functions {
+        let target = &function.target;
+        let is_taken = by.iter().any(|path| overlap(path, target))
+            || (config.every.is_some() && is_time(target));
+        if is_taken {
+            return Err(node
+                .nearest("functions")
+                .error(format!(
+                    "a result goes to `{target}`, which is something else already"
+                ))
+                .note("give it another name: NAME = FUNCTION"));
+        }
+    }
+    if config.every.is_some() && by.iter().any(is_time) {
+        return Err(node
+            .nearest("by")
+            .error("`@timestamp` is the beginning of the window where `every` is set"));
+    }
+    let span = span(node, &config, context)?;
+    let settings = format!("{:?} {by:?} {span:?}", config.functions);
+    Ok(Box::new(Summarize {
+        windows: Windows::new(span, max_keys(node, config.max_keys)?),
+        plan: Arc::new(plan),
+        by,
+        has_windows: span.every.is_some(),
+        time: field(node, "time", &config.time)?,
+        operator: settings,
+        tag: context.tag_or(TAG),
+        reason: SPEC.name.into(),
+        derived: Derived::default(),
+        key: Vec::new(),
+        text: Vec::new(),
+        counts: Counts::default(),
+    }))
+}
+
+fn span(node: &Node, config: &Config, context: &BuildContext) -> Result<Span, ConfigError> {
+    let Some(every) = config.every.as_ref().map(|every| **every) else {
+        if config.lateness.is_some() {
+            return Err(node
+                .nearest("lateness")
+                .error("`lateness` has no effect without `every`"));
+        }
+        return Ok(Span {
+            every: None,
+            lateness: None,
+        });
+    };
+    if every < Period::from_millis(1) || every > EVERY_MAX {
+        return Err(node
+            .nearest("every")
+            .error("`every` must be from 1ms to 365d"));
+    }
+    let nanos = |period: Period| i64::try_from(period.as_nanos()).unwrap_or(i64::MAX);
+    let default = (!context.finite).then_some(LATENESS);
+    Ok(Span {
+        every: Some(nanos(every)),
+        lateness: config.lateness.or(default).map(nanos),
+    })
+}
+
+/// What is counted since the counters were asked for.
+#[derive(Debug, Clone, Copy, Default)]
+struct Counts {
+    late: u64,
+    other_keys: u64,
+    no_numbers: u64,
+}
+
+#[derive(Clone)]
+struct Summarize {
+    plan: Arc<Plan>,
+    by: Vec<FieldPath>,
+    has_windows: bool,
+    time: FieldPath,
+    windows: Windows,
+    /// What it is called in the ids of results.
+    operator: String,
+    /// The tag of the row of events whose keys found no room.
+    tag: Arc<str>,
+    reason: Arc<str>,
+    derived: Derived,
+    /// The key of one event. Kept for its memory, as is the next.
+    key: Vec<u8>,
+    text: Vec<u8>,
+    counts: Counts,
+}
+
+impl Processor for Summarize {
+    fn process(&mut self, batch: &mut Batch, rows: &Bitmap) -> Failures {
+        let columns = |paths: &[FieldPath]| -> Vec<Arc<Column>> {
+            paths.iter().map(|path| batch.column(path)).collect()
+        };
+        let (keys, fields) = (columns(&self.by), columns(&self.plan.fields));
+        let times = EventTimes::in_field(batch, &self.time);
+        let received = batch.received();
+        for row in rows.iter() {
+            let time = times.nanos(row);
+            write_values(&keys, row, &mut self.key);
+            let first = || batch.origin().hash(row);
+            let found = self.windows.works(&self.plan, time, &self.key, first);
+            let Some((works, is_other)) = found else {
+                self.counts.late += 1;
+                continue;
+            };
+            self.counts.other_keys += u64::from(is_other);
+            for (task, work) in self.plan.tasks.iter().zip(works) {
+                let value = match task.field {
+                    Some(field) => fields[field].value(row),
+                    None => batch::Value::Missing,
+                };
+                let is_used = task.add(work, value, &mut self.text);
+                self.counts.no_numbers += u64::from(!is_used);
+            }
+            self.windows.reach(time, received);
+        }
+        batch.drop_rows(rows, &self.reason);
+        for window in self.windows.take_closed() {
+            self.tell(&window, batch);
+        }
+        Failures::none()
+    }
+
+    fn take_derived(&mut self) -> Vec<Batch> {
+        self.derived.take()
+    }
+
+    fn makes_at_end(&self) -> bool {
+        true
+    }
+
+    fn end(&mut self, last: &Batch) {
+        for window in self.windows.take_all() {
+            self.tell(&window, last);
+        }
+    }
+
+    fn place(&mut self, before: usize) {
+        self.operator = format!("{before} {}", self.operator);
+    }
+
+    fn remembers(&self) -> bool {
+        true
+    }
+
+    fn save(&self) -> Vec<u8> {
+        self.windows.save()
+    }
+
+    fn restore(&mut self, saved: &[u8]) -> Result<(), String> {
+        self.windows.restore(&self.plan, saved)
+    }
+
+    fn reads(&self) -> Vec<Arc<FieldRead>> {
+        let fields = self.by.iter().chain(&self.plan.fields).cloned();
+        let time = self.has_windows.then(|| {
+            let is_default = self.time.to_string() == crate::remembered::TIME;
+            FieldRead::always(self.time.clone()).may_be_absent(is_default)
+        });
+        let fields = fields.map(FieldRead::always);
+        fields.chain(time).map(Arc::new).collect()
+    }
+
+    fn take_counters(&mut self) -> Vec<(&'static str, u64)> {
+        let counts = std::mem::take(&mut self.counts);
+        vec![
+            ("events_late", counts.late),
+            ("events_of_other_keys", counts.other_keys),
+            ("values_without_number", counts.no_numbers),
+        ]
+    }
+}
+
+impl Summarize {
+    /// Makes events of a window's groups, behind those of a batch.
+    fn tell(&mut self, window: &Window, behind: &Batch) {
+        let mut from = 0;
+        while from < window.len() {
+            let until = (from + ROWS_MAX).min(window.len());
+            let batch = self.rows(window, from..until, behind);
+            self.derived.push(batch);
+            from = until;
+        }
+    }
+
+    fn rows(&self, window: &Window, rows: std::ops::Range<usize>, behind: &Batch) -> Batch {
+        let mut builder =
+            BatchBuilder::new(Encoding::Json, behind.host(), behind.received(), false);
+        builder.reserve(rows.len());
+        let operator = format!("{} {:016x}", self.operator, window.first);
+        let id = fnv128(operator.as_bytes());
+        builder.stream(&Arc::new(Stream::new(id, Source::Generated)));
+        let buffer = builder.buffer(Bytes::from_static(b"{}"));
+        let document = TextSpan {
+            buffer,
+            start: 0,
+            len: 2,
+        };
+        let len = rows.len();
+        let mut keys: Vec<ColumnBuilder> =
+            self.by.iter().map(|_| ColumnBuilder::new(len)).collect();
+        let functions = self.plan.functions.iter();
+        let mut results: Vec<ColumnBuilder> = functions.map(|_| ColumnBuilder::new(len)).collect();
+        let mut others = Bitmap::none(len);
+        let (start, end) = match self.has_windows {
+            true => (window.start, self.windows.end(window)),
+            false => window.times,
+        };
+        for (index, row) in rows.enumerate() {
+            let (key, works) = window.row(row, self.plan.tasks.len());
+            builder.push(document, row as u64, row as u64 + 1);
+            builder.window_last(&batch::Window {
+                operator: &operator,
+                key: key.unwrap_or(b"other keys"),
+                start,
+                end,
+            });
+            match key {
+                Some(key) => set_key(&mut keys, index, key),
+                None => others.insert(index),
+            }
+            for (function, column) in self.plan.functions.iter().zip(&mut results) {
+                column.set(index, function.result(&works[function.task]));
+            }
+        }
+        let mut edit = Edit::new();
+        if self.has_windows {
+            let time = Column::constant(Cell::Time(start), len);
+            edit.set(FieldPath::from_keys(["@timestamp"]), time);
+        }
+        for (path, column) in self.by.iter().zip(keys) {
+            edit.set(path.clone(), column.finish());
+        }
+        for (function, column) in self.plan.functions.iter().zip(results) {
+            edit.set(function.target.clone(), column.finish());
+        }
+        let mut batch = builder.finish();
+        // Documents without fields refuse nothing.
+        batch.apply(edit);
+        batch.add_tag(&others, &self.tag);
+        batch
+    }
+}
+
+/// Writes the values of a key, as [`write_values`] has them, to a row.
+fn set_key(columns: &mut [ColumnBuilder], row: usize, mut key: &[u8]) {
+    for column in columns {
+        let Some((length, rest)) = key.split_first_chunk() else {
+            return;
+        };
+        let length = u32::from_le_bytes(*length) as usize;
+        let (value, rest) = rest.split_at(length.min(rest.len()));
+        key = rest;
+        let cell = match value {
+            [] => continue,
+            [b'"', text @ ..] => Cell::Text(column.append(|out| out.extend_from_slice(text))),
+            b"null" => Cell::Null,
+            b"true" => Cell::Bool(true),
+            b"false" => Cell::Bool(false),
+            [b'{' | b'[', ..] => Cell::Json(column.append(|out| out.extend_from_slice(value))),
+            _ => Cell::Number(column.append(|out| out.extend_from_slice(value))),
+        };
+        column.set(row, cell);
+    }
+}
+
+/// What was saved and is to be read, from the front.
+struct Saved<'s>(&'s [u8]);
+
+impl<'s> Saved<'s> {
+    fn bytes(&mut self, len: usize) -> Option<&'s [u8]> {
+        let (taken, rest) = self.0.split_at_checked(len)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn byte(&mut self) -> Option<u8> {
+        self.bytes(1).map(|byte| byte[0])
+    }
+
+    fn number(&mut self) -> Option<u64> {
+        let bytes = self.bytes(8)?.try_into().ok()?;
+        Some(u64::from_le_bytes(bytes))
+    }
+
+    fn wide(&mut self) -> Option<i128> {
+        let bytes = self.bytes(16)?.try_into().ok()?;
+        Some(i128::from_le_bytes(bytes))
+    }
+}
