@@ -28,12 +28,15 @@ mod remove;
 mod rename;
 mod sample;
 mod set;
+mod sort;
 mod split;
 mod summarize;
+mod tail;
 #[cfg(test)]
 mod testing;
 mod text;
 mod throttle;
+mod top;
 mod truncate;
 mod user_agent;
 mod where_;
@@ -60,9 +63,12 @@ pub static SPECS: &[Spec] = &[
     rename::SPEC,
     sample::SPEC,
     set::SPEC,
+    sort::SPEC,
     split::SPEC,
     summarize::SPEC,
+    tail::SPEC,
     throttle::SPEC,
+    top::SPEC,
     truncate::SPEC,
     user_agent::SPEC,
     where_::SPEC,

@@ -537,6 +537,8 @@ fn meant(name: &str) -> Option<&'static str> {
         "abbreviate" | "shorten" | "trunc" => "truncate",
         "dedup" | "deduplicate" | "distinct" | "uniq" | "unique" => "dedupe",
         "first" | "limit" | "take" => "head",
+        "order" | "order_by" | "orderby" => "sort",
+        "last" => "tail",
         "rate_limit" | "ratelimit" | "rate_limiter" => "throttle",
         "aggregate" | "group" | "group_by" | "groupby" | "stats" | "stats1" | "summarise" => {
             "summarize"

@@ -76,6 +76,18 @@ impl Positive<Size> {
     }
 }
 
+impl Positive<Count> {
+    /// A count.
+    ///
+    /// # Panics
+    /// It is 0.
+    #[must_use]
+    pub const fn from_count(count: u64) -> Self {
+        assert!(count > 0, "a positive count");
+        Self(Count(count))
+    }
+}
+
 impl<T> Deref for Positive<T> {
     type Target = T;
 

@@ -8,6 +8,7 @@
 mod acknowledged_outputs;
 mod api;
 mod api_clients;
+mod at_the_end;
 mod bad_input;
 mod beats_input;
 mod bench;

@@ -9,6 +9,7 @@ mod sketch;
 mod tests;
 mod windows;
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use batch::{
@@ -84,21 +85,21 @@ pub const SPEC: Spec = Spec {
 /// Settings of `summarize`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Config {
+pub(crate) struct Config {
     /// What to work out: `count()`, `sum(bytes)`, `total = sum(bytes)`.
-    functions: Vec<String>,
+    pub(crate) functions: Vec<String>,
     /// The fields whose values make a group. Default: all events are one group.
-    by: Option<Vec<String>>,
+    pub(crate) by: Option<Vec<String>>,
     /// How long a window of time is, from 1ms to 365d. Default: one window, for all events up to the end of the run.
-    every: Option<Positive<Period>>,
+    pub(crate) every: Option<Positive<Period>>,
     /// How long after its end a window is open for late events. Default: 1m in a service, and until the end of the run where the pipeline ends with its inputs.
-    lateness: Option<Period>,
+    pub(crate) lateness: Option<Period>,
     /// The field with the time of an event; `@metadata.timestamp` is the time at which it was received.
     #[serde(default = "default_time")]
-    time: String,
+    pub(crate) time: String,
     /// How many groups are remembered in all windows together, from 1 to 1G.
     #[serde(default = "default_max_keys")]
-    max_keys: Count,
+    pub(crate) max_keys: Count,
 }
 
 const EVERY_MAX: Period = Period::from_secs(365 * 86_400);
@@ -106,20 +107,30 @@ const LATENESS: Period = Period::from_secs(60);
 
 fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Processor>, ConfigError> {
     let config: Config = parse(node)?;
-    let mut plan = Plan::default();
     if config.functions.is_empty() {
         return Err(node
             .nearest("functions")
             .error("name at least one function, such as count()"));
-    }
-    for (index, text) in config.functions.iter().enumerate() {
-        plan.add(node.nearest(&format!("functions[{index}]")), text)?;
     }
     let by = config.by.as_deref().map(|by| {
         let empty = "name at least one field, or leave `by` out for one group of all events";
         component::fields(node, "by", by, empty)
     });
     let by = by.transpose()?.unwrap_or_default();
+    Ok(Box::new(make(node, &config, by, context)?))
+}
+
+/// A processor that summarizes by these fields; `config.by` counts for nothing.
+pub(crate) fn make(
+    node: &Node,
+    config: &Config,
+    by: Vec<FieldPath>,
+    context: &BuildContext,
+) -> Result<Summarize, ConfigError> {
+    let mut plan = Plan::default();
+    for (index, text) in config.functions.iter().enumerate() {
+        plan.add(node.nearest(&format!("functions[{index}]")), text)?;
+    }
     let is_time = |path: &FieldPath| *path == FieldPath::from_keys(["@timestamp"]);
     for function in &plan.functions {
         let target = &function.target;
@@ -139,14 +150,15 @@ fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Processor>, Conf
             .nearest("by")
             .error("`@timestamp` is the beginning of the window where `every` is set"));
     }
-    let span = span(node, &config, context)?;
+    let span = span(node, config, context)?;
     let settings = format!("{:?} {by:?} {span:?}", config.functions);
-    Ok(Box::new(Summarize {
+    Ok(Summarize {
         windows: Windows::new(span, max_keys(node, config.max_keys)?),
         plan: Arc::new(plan),
         by,
         has_windows: span.every.is_some(),
         time: field(node, "time", &config.time)?,
+        limit: None,
         operator: settings,
         tag: context.tag_or(TAG),
         reason: SPEC.name.into(),
@@ -154,7 +166,7 @@ fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Processor>, Conf
         key: Vec::new(),
         text: Vec::new(),
         counts: Counts::default(),
-    }))
+    })
 }
 
 fn span(node: &Node, config: &Config, context: &BuildContext) -> Result<Span, ConfigError> {
@@ -191,12 +203,14 @@ struct Counts {
 }
 
 #[derive(Clone)]
-struct Summarize {
+pub(crate) struct Summarize {
     plan: Arc<Plan>,
     by: Vec<FieldPath>,
     has_windows: bool,
     time: FieldPath,
     windows: Windows,
+    /// So many groups are told of, those with the highest count; none where all are.
+    limit: Option<usize>,
     /// What it is called in the ids of results.
     operator: String,
     /// The tag of the row of events whose keys found no room.
@@ -295,18 +309,31 @@ impl Processor for Summarize {
 }
 
 impl Summarize {
-    /// Makes events of a window's groups, behind those of a batch.
-    fn tell(&mut self, window: &Window, behind: &Batch) {
-        let mut from = 0;
-        while from < window.len() {
-            let until = (from + ROWS_MAX).min(window.len());
-            let batch = self.rows(window, from..until, behind);
-            self.derived.push(batch);
-            from = until;
+    /// It tells only of so many groups, those with the highest counts, and has another name.
+    pub(crate) fn limited(self, limit: usize, name: &str) -> Self {
+        Self {
+            limit: Some(limit),
+            operator: format!("{name} {limit} {}", self.operator),
+            reason: name.into(),
+            ..self
         }
     }
 
-    fn rows(&self, window: &Window, rows: std::ops::Range<usize>, behind: &Batch) -> Batch {
+    /// Makes events of a window's groups, behind those of a batch.
+    fn tell(&mut self, window: &Window, behind: &Batch) {
+        let mut rows: Vec<usize> = (0..window.len()).collect();
+        if let Some(limit) = self.limit {
+            // Equal ones stay in the order in which they came first.
+            rows.sort_by_key(|&row| Reverse(window.count(row, self.plan.tasks.len())));
+            rows.truncate(limit);
+        }
+        for rows in rows.chunks(ROWS_MAX) {
+            let batch = self.rows(window, rows, behind);
+            self.derived.push(batch);
+        }
+    }
+
+    fn rows(&self, window: &Window, rows: &[usize], behind: &Batch) -> Batch {
         let mut builder =
             BatchBuilder::new(Encoding::Json, behind.host(), behind.received(), false);
         builder.reserve(rows.len());
@@ -329,7 +356,7 @@ impl Summarize {
             true => (window.start, self.windows.end(window)),
             false => window.times,
         };
-        for (index, row) in rows.enumerate() {
+        for (index, &row) in rows.iter().enumerate() {
             let (key, works) = window.row(row, self.plan.tasks.len());
             builder.push(document, row as u64, row as u64 + 1);
             builder.window_last(&batch::Window {

@@ -96,6 +96,14 @@ impl Window {
         }
     }
 
+    /// What the first task counted for a row of the result.
+    pub fn count(&self, row: usize, tasks: usize) -> u64 {
+        match self.row(row, tasks).1.first() {
+            Some(Work::Count(count)) => *count,
+            _ => 0,
+        }
+    }
+
     fn add_group(&mut self, fingerprint: Fingerprint, key: &[u8]) -> usize {
         self.table.make_slots(&self.groups);
         let begin = self.keys.len();

@@ -1,0 +1,87 @@
+//! The processors that give events at the end of a run: `sort`, `tail` and `top`.
+
+use std::collections::BTreeMap;
+
+use crate::program::{Folder, run};
+use crate::remembering::{Growing, Lines, number_of};
+
+/// Lines with a key, some of which are frequent.
+#[derive(Default)]
+struct Keyed {
+    counts: BTreeMap<u64, u64>,
+    count: u64,
+}
+
+impl Lines for Keyed {
+    fn next(&mut self, rng: &mut fastrand::Rng, number: u64) -> String {
+        let key = rng.u64(..40) * rng.u64(..40);
+        *self.counts.entry(key).or_default() += 1;
+        self.count = number + 1;
+        format!("{{\"n\":{number},\"k\":{key}}}\n")
+    }
+}
+
+fn after_kills(processors: &'static str) -> Growing<Keyed> {
+    let mut growing = Growing::new(processors, Keyed::default());
+    growing.kill_again_and_again(30, &["one"]);
+    growing
+}
+
+#[test]
+fn all_events_are_sorted_after_kills() {
+    let growing = after_kills("sort: { fields: [k desc, n] }");
+    let events = growing.events("one");
+    let key = |index: usize| {
+        let event = &events[index];
+        let key = event["k"].as_u64().expect("a number");
+        (u64::MAX - key, number_of(event))
+    };
+    assert_eq!(events.len() as u64, growing.lines.count);
+    assert!((1..events.len()).all(|index| key(index - 1) < key(index)));
+}
+
+#[test]
+fn the_last_events_are_right_after_kills() {
+    let growing = after_kills("tail: { count: 5k }");
+    let numbers: Vec<u64> = growing.events("one").iter().map(number_of).collect();
+    let count = growing.lines.count;
+    assert!(numbers.into_iter().eq(count - 5_000..count));
+}
+
+#[test]
+fn the_most_frequent_values_are_right_after_kills() {
+    let growing = after_kills("top: { fields: [k], limit: 5 }");
+    let events = growing.events("one");
+    let counts = events
+        .iter()
+        .map(|event| event["count"].as_u64().expect("a number"));
+    let mut expected: Vec<u64> = growing.lines.counts.values().copied().collect();
+    expected.sort_unstable_by(|one, other| other.cmp(one));
+    assert!(counts.eq(expected.into_iter().take(5)));
+    for event in &events {
+        let key = event["k"].as_u64().expect("a number");
+        assert_eq!(event["count"], growing.lines.counts[&key]);
+    }
+}
+
+#[test]
+fn one_may_follow_the_other() {
+    let folder = Folder::new();
+    let lines: String = (0..10_000)
+        .map(|n| format!("{{\"n\":{n},\"k\":{}}}\n", n % 7 * (n % 3)))
+        .collect();
+    let log = folder.write("a.ndjson", lines);
+    let ended = run(&format!(
+        "file {log} | tail 5000 | summarize count(), max(n) by=[k] | sort count desc, k | head 2 | stdout"
+    ));
+    let expected =
+        "{\"k\":0,\"count\":2143,\"n_max\":9999}\n{\"k\":4,\"count\":477,\"n_max\":9998}\n";
+    assert_eq!(ended.expect(0).out, expected);
+    let ended = run(&format!("file {log} | top k limit=1 | stdout"));
+    assert!(ended.expect(0).out.starts_with("{\"k\":0,\"count\":"));
+    let ended = run(&format!("file {log} | sort n desc | tail 2 | stdout"));
+    assert_eq!(
+        ended.expect(0).out,
+        "{\"n\":1,\"k\":1}\n{\"n\":0,\"k\":0}\n"
+    );
+}
