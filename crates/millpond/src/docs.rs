@@ -129,6 +129,11 @@ fn configuration_pages() -> Vec<(&'static str, &'static str, String)> {
             include_str!("notation.md").to_owned(),
         ),
         (
+            "recipes",
+            "pipelines for everyday work, with what goes in and what comes out",
+            include_str!("recipes.md").to_owned(),
+        ),
+        (
             "codecs",
             "how outputs write events: JSON, logfmt, lines for people, CSV, templates, text, MessagePack",
             include_str!("codecs.md").to_owned(),

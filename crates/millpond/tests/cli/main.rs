@@ -62,6 +62,7 @@ mod queue_restart;
 mod queue_tools;
 mod queue_torture;
 mod reading_faults;
+mod recipes;
 mod registry_faults;
 mod reload;
 mod remembering;
