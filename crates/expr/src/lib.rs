@@ -62,7 +62,9 @@ use std::sync::Arc;
 use batch::{Batch, Bitmap, Cell, Column, ColumnBuilder, FieldPath, FieldRead};
 
 pub use event_times::EventTimes;
-pub use functions::{EXAMPLE_DOCUMENT, FUNCTION_GROUPS, FunctionDoc, FunctionGroup, functions};
+pub use functions::{
+    EXAMPLE_DOCUMENT, FUNCTION_GROUPS, FunctionDoc, FunctionGroup, functions, read_network,
+};
 pub use template::{Absent, BoundTemplate, Template, TemplateError, zone_setting};
 pub use time_letters::{FormatUse, MisusedLetter, check_time_letters};
 

@@ -55,4 +55,5 @@ pub use notice::Notice;
 pub use places::{AtWork, Places, Stopping, Watched, at_work};
 pub use secret::{Secret, SecretError};
 pub use server::serve;
+pub use stamp::Stamp;
 pub use tls::{ClientTls, ServerTls, is_of_tls};

@@ -2,6 +2,7 @@
 //!
 //! Adding one touches its own file and two lines here: its module and its place in [`SPECS`].
 
+mod address;
 mod csv;
 mod data_type;
 mod date;
@@ -19,9 +20,9 @@ mod keyed;
 mod kv;
 mod literal;
 mod logfmt;
-mod lookup;
 mod names;
 mod object_cache;
+mod object_lookup;
 mod redact;
 mod remembered;
 mod remove;

@@ -34,6 +34,7 @@ use crate::value::Val;
 
 pub(crate) use bind::{Bound, bind, bind_format};
 pub(crate) use convert::read_bytes;
+pub use net::read_network;
 pub(crate) use regex::compile;
 use regex::{looks_like_a_group, regex_in};
 pub(crate) use run::Refused;

@@ -62,14 +62,14 @@ fn read_address(text: &str) -> Result<IpAddr, What> {
         .map_err(|_| What::Unreadable("an IP address"))
 }
 
-/// A network, or an address as a network of one.
-fn network(text: &str) -> Result<IpNet, What> {
+/// A network such as `10.0.0.0/8` or `2001:db8::/32`, or an address as a network of one. One of IPv4 addresses within IPv6
+/// (`::ffff:10.0.0.0/104`) is a network of IPv4 addresses.
+pub fn read_network(text: &str) -> Option<IpNet> {
     let network = text
         .parse::<IpNet>()
-        .or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
-    let network = network.map_err(|_| What::Unreadable("a network such as 10.0.0.0/8"))?;
-    Ok(match network {
-        // `::ffff:10.0.0.0/104`, whose addresses count as IPv4.
+        .or_else(|_| text.parse::<IpAddr>().map(IpNet::from))
+        .ok()?;
+    Some(match network {
         IpNet::V6(six) if six.prefix_len() >= 96 => six
             .addr()
             .to_ipv4_mapped()
@@ -77,6 +77,10 @@ fn network(text: &str) -> Result<IpNet, What> {
             .map_or(network, IpNet::V4),
         _ => network,
     })
+}
+
+fn network(text: &str) -> Result<IpNet, What> {
+    read_network(text).ok_or(What::Unreadable("a network such as 10.0.0.0/8"))
 }
 
 fn networks(value: &Val<'_>) -> Result<Vec<IpNet>, What> {

@@ -1,10 +1,9 @@
 //! `geoip`: where an address is, and whose.
 //!
 //! The database is read into memory once and shared by all instances ([`database`]); each distinct address is looked up
-//! once and its object remembered ([`crate::lookup`]). A text that was looked up before is not even
+//! once and its object remembered ([`crate::object_lookup`]). A text that was looked up before is not even
 //! parsed ([`address`]).
 
-mod address;
 mod database;
 
 use std::hash::BuildHasher;
@@ -16,10 +15,10 @@ use config::{ConfigError, Node, Positional};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::lookup::{Lookup, Source, default_cache_entries};
+use crate::address::{self, Key};
 use crate::object_cache::ObjectCache;
+use crate::object_lookup::{ObjectLookup, Source, default_cache_entries};
 use crate::text::first_of;
-use address::Key;
 use database::{Database, Fact};
 
 /// The `geoip` processor.
@@ -111,7 +110,9 @@ fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Processor>, Conf
         database: Arc::new(database),
         errors: 0,
     };
-    Ok(Box::new(Lookup::new(node, context, settings, addresses)?))
+    Ok(Box::new(ObjectLookup::new(
+        node, context, settings, addresses,
+    )?))
 }
 
 /// The addresses that a database knows.

@@ -2,7 +2,7 @@
 //!
 //! The rules of uap-core are part of the program, or in a file that is named ([`rules`]), and prepared when the first
 //! string is looked up ([`matcher`]); each distinct string is looked up once and its object remembered
-//! ([`crate::lookup`]). Instances share the rules and what these made of the strings that are new to them; each
+//! ([`crate::object_lookup`]). Instances share the rules and what these made of the strings that are new to them; each
 //! has a cache of its own, which is asked without a lock.
 
 mod matcher;
@@ -19,8 +19,8 @@ use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::lookup::{Lookup, Source, default_cache_entries};
 use crate::object_cache::ObjectCache;
+use crate::object_lookup::{ObjectLookup, Source, default_cache_entries};
 use matcher::Matcher;
 use rules::{Rules, RulesError};
 
@@ -109,7 +109,9 @@ fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Processor>, Conf
         parser: Arc::new(parser),
         made: Arc::new(Made::new(config.cache_entries)),
     };
-    Ok(Box::new(Lookup::new(node, context, settings, agents)?))
+    Ok(Box::new(ObjectLookup::new(
+        node, context, settings, agents,
+    )?))
 }
 
 /// The user agents that the rules describe.

@@ -51,7 +51,7 @@ pub(crate) trait Source: Clone + Send + 'static {
 
 /// A processor that looks the values of a field up.
 #[derive(Clone)]
-pub(crate) struct Lookup<S: Source> {
+pub(crate) struct ObjectLookup<S: Source> {
     field: FieldPath,
     target: FieldPath,
     tag: Arc<str>,
@@ -61,7 +61,7 @@ pub(crate) struct Lookup<S: Source> {
     text: Vec<u8>,
 }
 
-impl<S: Source> Lookup<S> {
+impl<S: Source> ObjectLookup<S> {
     /// The processor with these settings of `node`: `field`, `target` and `cache_entries`.
     ///
     /// # Errors
@@ -89,7 +89,7 @@ impl<S: Source> Lookup<S> {
     }
 }
 
-impl<S: Source> Processor for Lookup<S> {
+impl<S: Source> Processor for ObjectLookup<S> {
     fn process(&mut self, batch: &mut Batch, rows: &Bitmap) -> Failures {
         let source = batch.column(&self.field);
         let mut objects = self.cache.column(batch.len());

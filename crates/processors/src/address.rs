@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 /// The address that a text is, white space around it aside; an IPv4 address in IPv6 clothes is an IPv4 address.
-pub(super) fn parse(text: &[u8]) -> Option<IpAddr> {
+pub(crate) fn parse(text: &[u8]) -> Option<IpAddr> {
     let address: IpAddr = std::str::from_utf8(text.trim_ascii()).ok()?.parse().ok()?;
     Some(address.to_canonical())
 }
@@ -11,7 +11,7 @@ pub(super) fn parse(text: &[u8]) -> Option<IpAddr> {
 /// What a lookup is remembered by: the text itself where it is short, as every IPv4 address is, so that nothing has to be
 /// parsed for what is known already; else the address. Different texts and addresses have different keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Key {
+pub(crate) struct Key {
     first: u64,
     last: u64,
     /// Length of the text, or [`Key::ADDRESS`].
