@@ -20,6 +20,7 @@ mod keyed;
 mod kv;
 mod literal;
 mod logfmt;
+mod lookup;
 mod names;
 mod object_cache;
 mod object_lookup;
@@ -59,6 +60,7 @@ pub static SPECS: &[Spec] = &[
     keep::SPEC,
     kv::SPEC,
     logfmt::SPEC,
+    lookup::SPEC,
     redact::SPEC,
     remove::SPEC,
     rename::SPEC,

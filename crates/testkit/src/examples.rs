@@ -88,7 +88,25 @@ fn write_files(folder: &Path) -> Vec<(&'static str, String)> {
         "subdivisions": [{ "iso_code": "ENG", "names": { "en": "England" } }],
     });
     let network = json!({ "autonomous_system_number": 64500, "autonomous_system_organization": "Example Networks" });
+    let text = |text: &str| text.as_bytes().to_vec();
     let files = [
+        (
+            "hosts.csv",
+            text("ip,name,owner\n10.0.0.1,web-1,shop\n10.0.0.2,db-1,\n"),
+        ),
+        (
+            "networks.csv",
+            text("network,site\n10.0.0.0/8,office\n10.1.0.0/16,lab\n2001:db8::/32,cloud\n"),
+        ),
+        (
+            "classes.ndjson",
+            text(concat!(
+                r#"{"low":200,"high":399,"class":"ok","alert":false}"#,
+                "\n",
+                r#"{"low":500,"high":599,"class":"broken","alert":true}"#,
+                "\n",
+            )),
+        ),
         (
             "GeoLite2-City.mmdb",
             write_database("GeoLite2-City", &[("81.2.69.0/24", london)]),

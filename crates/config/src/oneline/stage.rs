@@ -551,6 +551,7 @@ fn meant(name: &str) -> Option<&'static str> {
         "parse" | "regex" => "grok",
         "tokenize" => "dissect",
         "timestamp" | "parse_date" => "date",
+        "enrich" | "enrichment" | "enrichment_table" | "join" | "translate" => "lookup",
         "useragent" => "user_agent",
         "console" | "out" | "output" | "print" => "stdout",
         "null" | "blackhole" | "sink" => "discard",

@@ -79,6 +79,8 @@ fn folder() -> Folder {
         folder.write(name, format!("{name} one\n{name} two\n"));
     }
     folder.write("users.csv", "id,message\n1,hello\n");
+    let hosts = "ip\tname\tlow\thigh\n10.0.0.1\tweb-1\t200\t499\n";
+    folder.write("hosts.tsv", hosts);
     folder.write("stacks.folded", "main;work 3\nmain 1\n");
     folder.write("events.ndjson", EVENTS);
     let london = json!({ "city": { "names": { "en": "London" } } });
