@@ -1,6 +1,6 @@
-//! Keeping some fields of events and none of the others.
+//! Giving events up for others: for some of their fields, or for documents that were made of them.
 //!
-//! The kept fields become columns of their own, whose cells point to where the values stand; documents are given up.
+//! Fields that are kept become columns of their own, whose cells point to where the values stand; documents are given up.
 
 use std::sync::Arc;
 
@@ -40,6 +40,21 @@ impl Batch {
                 Some(_) => node.write((*column).clone()),
             }
         }
+    }
+
+    /// Replaces events by JSON objects, where `documents` has one: all of their fields but what was written below `@metadata`.
+    /// `dotted_keys` says whether some key in them holds a dot.
+    pub fn replace(&mut self, documents: Column, dotted_keys: bool) {
+        let is_replaced = |row: &usize| documents.cell(*row) != Cell::Keep;
+        let rows: Vec<usize> = (0..self.len()).filter(is_replaced).collect();
+        self.forget_all();
+        self.dotted |= dotted_keys;
+        if self.alive.iter().all(|row| is_replaced(&row)) {
+            self.root.children.retain(|node| &*node.key == METADATA);
+        } else {
+            visible(&mut self.root).for_each(|node| node.clear(&rows));
+        }
+        self.root.lay_under(documents);
     }
 
     /// Collects the column of a field, one for each spelling that some event has.

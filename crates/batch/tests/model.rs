@@ -63,6 +63,7 @@ enum Op {
     Read(FieldPath),
     Keep(Vec<FieldPath>, Vec<bool>),
     Shorten(usize, Vec<bool>),
+    Replace(Vec<Option<Json>>),
 }
 
 const ROWS: usize = 3;
@@ -83,6 +84,7 @@ fn op() -> impl Strategy<Value = Op> {
             .prop_map(|(paths, rows)| Op::Keep(paths, rows)),
         (0..6usize, prop::collection::vec(any::<bool>(), ROWS))
             .prop_map(|(bytes_max, rows)| Op::Shorten(bytes_max, rows)),
+        per_row(document().boxed()).prop_map(Op::Replace),
     ]
 }
 
@@ -324,6 +326,14 @@ fn apply(batch: &mut Batch, models: &mut [Json], op: &Op) {
                 .filter(|&row| rows[row])
                 .for_each(|row| keep(&mut models[row], paths));
         }
+        Op::Replace(values) => {
+            batch.replace(column(values, false), true);
+            for (model, value) in models.iter_mut().zip(values) {
+                if let Some(value) = value {
+                    *model = value.clone();
+                }
+            }
+        }
         Op::Shorten(bytes_max, rows) => {
             let mut limit = TextLimit::new(*bytes_max, "").expect("no suffix always fits");
             let done = batch.change_texts(&mut limit, &Bitmap::from_fn(ROWS, |row| rows[row]));
@@ -432,6 +442,7 @@ proptest! {
                     Op::Keep(paths, mut rows) => { rows[0] = false; Op::Keep(paths, rows) }
                     Op::Remove(path, mut rows) => { rows[0] = read(&models[0], &path).is_none(); Op::Remove(path, rows) }
                     Op::Shorten(bytes_max, mut rows) => { rows[0] = false; Op::Shorten(bytes_max, rows) }
+                    Op::Replace(mut values) => { values[0] = None; Op::Replace(values) }
                     Op::Read(path) => Op::Read(path),
                 };
                 if encoding == Encoding::Json {

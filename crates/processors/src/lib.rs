@@ -11,6 +11,7 @@ mod derived;
 mod dissect;
 mod drop_;
 mod fingerprint;
+mod flatten;
 mod geoip;
 mod grok;
 mod head;
@@ -22,12 +23,14 @@ mod literal;
 mod logfmt;
 mod lookup;
 mod names;
+mod nest;
 mod object_cache;
 mod object_lookup;
 mod redact;
 mod remembered;
 mod remove;
 mod rename;
+mod reshape;
 mod sample;
 mod set;
 mod sort;
@@ -53,6 +56,7 @@ pub static SPECS: &[Spec] = &[
     dissect::SPEC,
     drop_::SPEC,
     fingerprint::SPEC,
+    flatten::SPEC,
     geoip::SPEC,
     grok::SPEC,
     head::SPEC,
@@ -61,6 +65,7 @@ pub static SPECS: &[Spec] = &[
     kv::SPEC,
     logfmt::SPEC,
     lookup::SPEC,
+    nest::SPEC,
     redact::SPEC,
     remove::SPEC,
     rename::SPEC,
