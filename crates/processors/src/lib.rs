@@ -3,6 +3,7 @@
 //! Adding one touches its own file and two lines here: its module and its place in [`SPECS`].
 
 mod address;
+mod assert;
 mod csv;
 mod data_type;
 mod date;
@@ -50,6 +51,7 @@ use component::Spec;
 
 /// Every processor, by name.
 pub static SPECS: &[Spec] = &[
+    assert::SPEC,
     csv::SPEC,
     date::SPEC,
     dedupe::SPEC,
