@@ -19,6 +19,7 @@ mod head;
 mod json;
 mod keep;
 mod keyed;
+mod kubernetes;
 mod kv;
 mod literal;
 mod logfmt;
@@ -64,6 +65,7 @@ pub static SPECS: &[Spec] = &[
     head::SPEC,
     json::SPEC,
     keep::SPEC,
+    kubernetes::SPEC,
     kv::SPEC,
     logfmt::SPEC,
     lookup::SPEC,
