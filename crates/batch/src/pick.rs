@@ -6,13 +6,14 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::batch::{Batch, ROW_OVERHEAD};
+use crate::batch::{Batch, Encoding, ROW_OVERHEAD};
 use crate::bitmap::Bitmap;
 use crate::cell::Cell;
 use crate::column::{Cells, Column, ColumnBuilder};
 use crate::ids::Ids;
 use crate::origin::{Origin, Stream};
-use crate::tree::Node;
+use crate::tree::{METADATA, Node};
+use crate::writer::JsonWriter;
 
 impl Batch {
     /// The batch as it is now. What is done to one of the two does not touch the other.
@@ -67,6 +68,32 @@ impl Batch {
 }
 
 impl Batch {
+    /// The same events with documents that are written anew as JSON, so that they hold what was written to them and not what was removed.
+    #[must_use]
+    pub fn rewritten(&self) -> Self {
+        let writer = JsonWriter::new(self);
+        let mut documents = ColumnBuilder::new(self.len());
+        for row in 0..self.len() {
+            let span = documents.append(|out| writer.write(row, out));
+            documents.set(row, Cell::Json(span));
+        }
+        let mut rewritten = self.snapshot();
+        rewritten.encoding = Encoding::Json;
+        rewritten.dotted = true;
+        rewritten.root = Node {
+            key: self.root.key.clone(),
+            own: Some(Arc::new(documents.finish())),
+            children: self
+                .root
+                .children
+                .iter()
+                .filter(|child| &*child.key == METADATA)
+                .cloned()
+                .collect(),
+        };
+        rewritten
+    }
+
     /// Parts of these rows, each given by its row and its index among the parts of that: they have the documents, edits and places of their rows, and
     /// ids that follow from theirs. Rows follow each other.
     ///

@@ -43,6 +43,9 @@ pub trait Processor: Fork + Send {
     /// batch and before [`Fork::fork`].
     fn place(&mut self, _before: usize) {}
 
+    /// Tells where it stands, as no other processor does: the pipeline, the output that it belongs to, and its number. For ids of what it derives.
+    fn stand_at(&mut self, _place: &str) {}
+
     /// Whether it makes sense only with a condition (`if`).
     fn needs_condition(&self) -> bool {
         false

@@ -182,7 +182,7 @@ impl Builder<'_> {
         let outputs = one_or_more(output, outputs, node, "output")?;
         let name = name.as_str().unwrap_or_default().to_owned();
         let (inputs, fed) = self.inputs(&name, inputs)?;
-        let stages = self.stages(stages, on_failure, &[])?;
+        let stages = self.stages(stages, on_failure, &[], &name)?;
         let mut names = BTreeSet::new();
         let nodes = outputs;
         let mut outputs = nodes
@@ -190,6 +190,10 @@ impl Builder<'_> {
             .map(|node| self.output(&name, node, on_failure, &stages, &mut names))
             .collect::<Result<Vec<_>, _>>()?;
         self.take_the_rest(nodes, &mut outputs)?;
+        self.check_ends(&queue, &stages, node)?;
+        for (output, node) in outputs.iter().zip(nodes) {
+            self.check_ends_below(&queue, output, node)?;
+        }
         Ok(PipelineGraph {
             name,
             inputs,
@@ -231,6 +235,48 @@ impl Builder<'_> {
             return Err(error.note("each disk queue needs its own directory"));
         }
         Ok(queue)
+    }
+
+    /// Refuses processors that hold events until the end of the run where a stop would lose them: an overflow queue may keep what comes before the end
+    /// for the next run, and does not keep what they hold.
+    fn check_ends(
+        &self,
+        queue: &QueueSettings,
+        stages: &[StageNode],
+        node: &Node,
+    ) -> Result<(), ConfigError> {
+        let is_overflow = matches!(queue, QueueSettings::Memory(_)) && queue.disk().is_some();
+        let holds = stages.iter().find(|stage| stage.component.makes_at_end());
+        let Some(stage) = holds.filter(|_| is_overflow && self.effects == Effects::All) else {
+            return Ok(());
+        };
+        let error = node.nearest("processors").error(format!(
+            "`{}` holds events until the end of the run, and a queue with `overflow: disk` does not keep them over a stop",
+            stage.kind
+        ));
+        Err(error.note("use `queue: disk`, which keeps them, or a queue in memory, with which a stop tells them"))
+    }
+
+    /// The same below an output, where nothing is kept, in front of which any queue on disk may keep what comes before the end.
+    fn check_ends_below(
+        &self,
+        queue: &QueueSettings,
+        output: &OutputNode,
+        node: &Node,
+    ) -> Result<(), ConfigError> {
+        let holds = output
+            .stages
+            .iter()
+            .find(|stage| stage.component.makes_at_end());
+        let is_on_disk = queue.disk().is_some() && self.effects == Effects::All;
+        let Some(stage) = holds.filter(|_| is_on_disk) else {
+            return Ok(());
+        };
+        let error = node.nearest("processors").error(format!(
+            "`{}` holds events until the end of the run, and below an output a queue on disk does not keep them over a stop",
+            stage.kind
+        ));
+        Err(error.note("put it among the processors of the pipeline"))
     }
 
     fn context(&self, tag: Option<String>) -> BuildContext {
@@ -303,6 +349,7 @@ impl Builder<'_> {
         nodes: &[Node],
         on_failure: OnFailure,
         before: &[StageNode],
+        place: &str,
     ) -> Result<Vec<StageNode>, ConfigError> {
         let mut stages: Vec<StageNode> = Vec::with_capacity(nodes.len());
         for node in nodes {
@@ -314,6 +361,8 @@ impl Builder<'_> {
             let same = of_kind(&stages);
             let all = of_kind(before) + same;
             stage.component.place(all);
+            let number = stages.len() + 1;
+            stage.component.stand_at(&format!("{place}/{number}"));
             if !stage.is_named {
                 stage.name = match same {
                     0 => stage.kind.to_owned(),
@@ -393,7 +442,9 @@ impl Builder<'_> {
         let condition = condition(common.condition.as_deref(), &settings)?;
         let name = unique(common.name, spec, node, names)?;
         let stages = stages.as_ref().and_then(|map| map.get(PROCESSORS));
-        let stages = self.stages(stages.map_or(&[][..], Node::items), on_failure, before)?;
+        let place = format!("{pipeline}/{name}");
+        let nodes = stages.map_or(&[][..], Node::items);
+        let stages = self.stages(nodes, on_failure, before, &place)?;
         let context = self.context(None);
         let mut sending = SendingSettings::default();
         let (component, ordered) = match spec.build {

@@ -537,6 +537,11 @@ impl Parts {
         if let Some(picked) = picked {
             picked.after(&batches[0], &Failures::none());
         }
+        if entry.turn.is_some() {
+            for derived in &batches[1..] {
+                self.tap.pass(derived, derived.alive());
+            }
+        }
         let mut unclaimed = None;
         let mut ways: Vec<Vec<Branch>> = entry.lanes.iter().map(|_| Vec::new()).collect();
         let batches: Vec<Arc<Batch>> = batches.into_iter().map(Arc::new).collect();

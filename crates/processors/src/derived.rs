@@ -1,6 +1,7 @@
 //! Events that a processor makes of others, until the engine takes them.
 
-use batch::Batch;
+use batch::{Batch, BatchBuilder, Span};
+use bytes::Bytes;
 
 /// Batches to be handled right behind the one that the processor was given.
 #[derive(Debug, Default)]
@@ -23,4 +24,18 @@ impl Derived {
     pub fn take(&mut self) -> Vec<Batch> {
         std::mem::take(&mut self.0)
     }
+}
+
+/// Adds an event, given by its id and its document.
+pub(crate) fn push_event(builder: &mut BatchBuilder, text: &[u8], id_len: usize) {
+    let row = builder.len() as u64;
+    let buffer = builder.buffer(Bytes::copy_from_slice(text));
+    let span = |start: usize, end: usize| Span {
+        buffer,
+        start: start as u32,
+        len: (end - start) as u32,
+    };
+    builder.push(span(id_len, text.len()), row, row + 1);
+    // It was an id before.
+    let _ = builder.id_last(span(0, id_len));
 }

@@ -29,6 +29,7 @@ mod nest;
 mod object_cache;
 mod object_lookup;
 mod redact;
+mod reduce;
 mod remembered;
 mod remove;
 mod rename;
@@ -71,6 +72,7 @@ pub static SPECS: &[Spec] = &[
     lookup::SPEC,
     nest::SPEC,
     redact::SPEC,
+    reduce::SPEC,
     remove::SPEC,
     rename::SPEC,
     sample::SPEC,

@@ -7,15 +7,14 @@ use std::sync::Arc;
 
 use batch::{
     Batch, BatchBuilder, Bitmap, Encoding, Failures, FieldPath, FieldRead, JsonWriter, Source,
-    Span, Stream, Value,
+    Stream, Value,
 };
-use bytes::Bytes;
 use component::{Build, BuildContext, Example, Order, Processor, Spec, Warning, parse};
 use config::{ConfigError, Node, Positional, Positive, Size};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::derived::Derived;
+use crate::derived::{Derived, push_event};
 use crate::names;
 use crate::remembered::SENSELESS;
 
@@ -298,7 +297,7 @@ impl Processor for Sort {
             let mut builder = self.builder(&Arc::new(batch::HostInfo { name: "".into() }), 0);
             texts
                 .iter()
-                .for_each(|(text, id_len)| push(&mut builder, text, *id_len));
+                .for_each(|(text, id_len)| push_event(&mut builder, text, *id_len));
             let batch = builder.finish();
             let columns = self.fields.iter().map(|field| batch.column(&field.path));
             let columns: Vec<_> = columns.collect();
@@ -358,25 +357,11 @@ impl Sort {
         for events in events.chunks(ROWS_MAX) {
             let mut builder = self.builder(behind.host(), behind.received());
             for event in events {
-                push(&mut builder, &event.text, event.id_len);
+                push_event(&mut builder, &event.text, event.id_len);
             }
             self.derived.push(builder.finish());
         }
     }
-}
-
-/// Adds an event, given by its id and its document.
-fn push(builder: &mut BatchBuilder, text: &[u8], id_len: usize) {
-    let row = builder.len() as u64;
-    let buffer = builder.buffer(Bytes::copy_from_slice(text));
-    let span = |start: usize, end: usize| Span {
-        buffer,
-        start: start as u32,
-        len: (end - start) as u32,
-    };
-    builder.push(span(id_len, text.len()), row, row + 1);
-    // It was an id before.
-    let _ = builder.id_last(span(0, id_len));
 }
 
 #[cfg(test)]

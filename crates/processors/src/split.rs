@@ -24,8 +24,9 @@ pub const SPEC: Spec = Spec {
     summary: "Makes an event of each element of a list, or of each piece of a text.",
     description: "Each new event has all fields of the event, and in `field` the element in place of the list; the event itself is dropped. With `target`, the element goes there, and the field with the \
                   list is removed. A text is split where `separator` stands, which is no part of the pieces; empty pieces are left out.\n\n\
-                  An event without a list in the field passes unchanged, and so does one whose list is empty, and one whose text has no `separator`, or without one in the settings. If the target lies below something \
-                  that is no object, the element is left out of the new event, which is tagged `_splitfailure` (or `tag`).\n\n\
+                  An event without a list in the field passes unchanged, and so does one whose list is empty, and one whose text has no `separator`, or without one in the settings. A text of nothing but separators passes too. If the target lies below something \
+                  that is no object, the event fails with `_splitfailure`.\n\n\
+                  In each batch, the new events come behind those that passed unchanged, in the order of the events that they were. They are written as JSON. Where `head` behind `split` ends the input, a later run does not go on in the middle of a batch: it reads the batch again, or with a disk queue begins with the next one.\n\n\
                   The counters `events_split` and `events_made` have how many events were split, and how many came of them. The id of a new event is that of the event it comes from, `-` and its index in hexadecimal: \
                   the same whenever the event is processed again.\n\n\
                   The new events are counted and rejected each by itself; one that an output rejects becomes a dead letter of its own. For an input, the event that was split counts as dropped by `split`.",
@@ -95,11 +96,9 @@ fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Processor>, Conf
         .as_deref()
         .map(|text| field(node, "target", text));
     let target = target.transpose()?;
-    let has_own_target = target.as_ref().is_some_and(|target| *target != path);
     Ok(Box::new(Split {
         target: target.unwrap_or_else(|| path.clone()),
         field: path,
-        has_own_target,
         separator: separator.map(String::into_bytes),
         tag: context.tag_or(TAG),
         reason: SPEC.name.into(),
@@ -113,7 +112,6 @@ fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Processor>, Conf
 struct Split {
     field: FieldPath,
     target: FieldPath,
-    has_own_target: bool,
     separator: Option<Vec<u8>>,
     tag: Arc<str>,
     reason: Arc<str>,
@@ -130,21 +128,25 @@ impl Processor for Split {
             cells: Vec::new(),
             appended: Vec::new(),
         };
+        let mut failures = Failures::none();
         let mut done = Bitmap::none(batch.len());
         for row in rows.iter() {
             let before = parts.rows.len();
             self.take_apart(&column, row, &mut parts);
             if parts.rows.len() > before {
                 done.insert(row);
-                self.split += 1;
             }
             if parts.rows.len() >= ROWS_MAX {
-                self.make(batch, &column, &mut parts);
+                self.make(batch, &column, &mut parts, &mut failures);
             }
         }
-        self.make(batch, &column, &mut parts);
+        self.make(batch, &column, &mut parts, &mut failures);
+        for failure in failures.rows() {
+            done.remove(failure.row);
+        }
+        self.split += done.count() as u64;
         batch.drop_rows(&done, &self.reason);
-        Failures::none()
+        failures
     }
 
     fn take_derived(&mut self) -> Vec<Batch> {
@@ -233,12 +235,11 @@ impl Split {
         }
     }
 
-    /// Makes events of the parts.
-    fn make(&mut self, batch: &Batch, column: &Column, parts: &mut Parts) {
+    /// Makes events of the parts. Rows of which the target cannot be written have failed.
+    fn make(&mut self, batch: &Batch, column: &Column, parts: &mut Parts, failures: &mut Failures) {
         if parts.rows.is_empty() {
             return;
         }
-        self.made += parts.rows.len() as u64;
         let rows = std::mem::take(&mut parts.rows);
         let mut values = ColumnBuilder::over(rows.len(), column.buffers().clone());
         let appended = std::mem::take(&mut parts.appended);
@@ -254,19 +255,40 @@ impl Split {
                 }
             }
         }
-        let mut made = batch.parts(&rows);
+        let mut parents: Vec<usize> = rows.iter().map(|(row, _)| *row).collect();
+        parents.dedup();
+        // The list is not to be read again with every part: the documents are written once without it.
+        let mut base = batch.pick(&parents);
         let mut edit = Edit::new();
-        if self.has_own_target {
-            edit.remove(self.field.clone(), made.alive());
-        }
+        edit.remove(self.field.clone(), base.alive());
+        base.apply(edit);
+        let base = base.rewritten();
+        let mut place = 0;
+        let of_base = rows.iter().map(|(row, index)| {
+            while parents[place] != *row {
+                place += 1;
+            }
+            (place, *index)
+        });
+        let mut made = base.parts(&of_base.collect::<Vec<_>>());
+        let mut edit = Edit::new();
         edit.set(self.target.clone(), values.finish());
         let refused = made.apply(edit);
         if !refused.is_empty() {
-            let mut failures = Failures::none();
-            failures.extend_refused(refused, &self.tag);
-            made.mark_failed(&failures, true);
+            let mut left: Vec<usize> = (0..rows.len()).collect();
+            left.retain(|part| refused.binary_search_by_key(part, |(row, _)| *row).is_err());
+            made = made.pick(&left);
+            for (part, reason) in refused {
+                let row = rows[part].0;
+                if failures.rows().last().is_none_or(|last| last.row != row) {
+                    failures.push(row, &self.tag, &reason);
+                }
+            }
         }
-        self.derived.push(made);
+        self.made += made.len() as u64;
+        if !made.is_empty() {
+            self.derived.push(made);
+        }
     }
 }
 
@@ -384,7 +406,13 @@ mod tests {
 
     #[test]
     fn a_target_below_a_value_fails() {
-        let (_, made) = split("split a target=b.c", r#"{"a":[1],"b":2}"#);
+        let (left, made) = split(
+            "split a target=b.c",
+            r#"{"a":[1,2],"b":2}
+{"a":[1,2]}"#,
+        );
+        assert_eq!(made, [r#"{"b":{"c":1}}"#, r#"{"b":{"c":2}}"#]);
+        let made = left;
         assert_eq!(made.len(), 1);
         assert!(
             made[0].contains("\"tags\":[\"_splitfailure\"]"),

@@ -40,7 +40,7 @@ pub(crate) const VERSION: u32 = 1;
 pub(crate) const NAMES: [&str; 2] = ["snapshot-a", "snapshot-b"];
 
 /// The most that is read of a file, in bytes.
-const STATE_BYTES_MAX: u64 = 4 << 30;
+pub(crate) const STATE_BYTES_MAX: u64 = 4 << 30;
 
 const MAGIC: &[u8; 8] = b"mpstates";
 const HEAD: usize = 40;

@@ -537,6 +537,7 @@ fn meant(name: &str) -> Option<&'static str> {
         "abbreviate" | "shorten" | "trunc" => "truncate",
         "dedup" | "deduplicate" | "distinct" | "uniq" | "unique" => "dedupe",
         "first" | "limit" | "take" => "head",
+        "coalesce" | "correlate" | "sessionize" | "transaction" => "reduce",
         "order" | "order_by" | "orderby" => "sort",
         "last" => "tail",
         "rate_limit" | "ratelimit" | "rate_limiter" => "throttle",

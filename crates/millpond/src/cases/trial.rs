@@ -324,16 +324,17 @@ fn outcomes(seen: Seen, has_condition: bool) -> anyhow::Result<Vec<Outcome>> {
     let Seen { read, fates, out } = seen;
     let known: HashSet<&str> = read.iter().map(String::as_str).collect();
     let mut of_events: HashMap<&str, Vec<Value>> = HashMap::new();
+    let mut derived = Vec::new();
     for (id, event) in &out {
         let value = serde_json::from_str(event)
             .map_err(|error| anyhow!("internal error: an event is not JSON: {error}"))?;
         // A part has the id of the event that it is of, and a number.
-        let whole = id.rsplit_once('-').map_or(&**id, |(whole, _)| whole);
-        let id = match known.contains(&**id) {
-            true => id,
-            false => whole,
-        };
-        of_events.entry(id).or_default().push(value);
+        let wholes = std::iter::successors(Some(&**id), |id| Some(id.rsplit_once('-')?.0));
+        match wholes.into_iter().find(|id| known.contains(id)) {
+            Some(id) => of_events.entry(id).or_default().push(value),
+            // It sums up others.
+            None => derived.push(value),
+        }
     }
     let mut outcomes = Vec::new();
     for id in &read {
@@ -349,5 +350,6 @@ fn outcomes(seen: Seen, has_condition: bool) -> anyhow::Result<Vec<Outcome>> {
             }));
         }
     }
+    outcomes.extend(derived.into_iter().map(Outcome::Event));
     Ok(outcomes)
 }

@@ -158,6 +158,10 @@ impl Processor for WatchedProcessor {
         self.processor.end(last);
     }
 
+    fn stand_at(&mut self, place: &str) {
+        self.processor.stand_at(place);
+    }
+
     fn place(&mut self, before: usize) {
         self.processor.place(before);
     }

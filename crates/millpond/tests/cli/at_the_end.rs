@@ -1,6 +1,8 @@
-//! The processors that give events at the end of a run: `sort`, `tail` and `top`.
+//! The processors that give events at the end of a run: `reduce`, `sort`, `tail` and `top`.
 
 use std::collections::BTreeMap;
+
+use serde_json::Value;
 
 use crate::program::{Folder, run};
 use crate::remembering::{Growing, Lines, number_of};
@@ -62,6 +64,24 @@ fn the_most_frequent_values_are_right_after_kills() {
         let key = event["k"].as_u64().expect("a number");
         assert_eq!(event["count"], growing.lines.counts[&key]);
     }
+}
+
+#[test]
+fn every_event_is_joined_once_after_kills() {
+    let growing = after_kills("reduce: { fields: [k], collect: [n], timeout: 100d }");
+    let events = growing.events("one");
+    assert_eq!(events.len(), growing.lines.counts.len());
+    let mut all = Vec::new();
+    for event in &events {
+        let numbers = event["n"].as_array().expect("a list");
+        let numbers: Vec<u64> = numbers.iter().filter_map(Value::as_u64).collect();
+        let key = event["k"].as_u64().expect("a number");
+        assert_eq!(numbers.len() as u64, growing.lines.counts[&key]);
+        assert!(numbers.is_sorted());
+        all.extend(numbers);
+    }
+    all.sort_unstable();
+    assert!(all.into_iter().eq(0..growing.lines.count));
 }
 
 #[test]

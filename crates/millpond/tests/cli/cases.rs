@@ -200,6 +200,41 @@ tests:
 }
 
 #[test]
+fn what_processors_derive_comes_out() {
+    let folder = Folder::new();
+    let tests = r#"
+config: stdin codec=json | split l | split l | summarize count(), sum(l) by=[k] | stdout
+tests:
+  - name: parts and sums
+    events:
+      - { k: 1, l: [[1, 2], [3]] }
+      - { k: 2, l: 5 }
+    expect:
+      - dropped: split
+      - dropped: summarize
+      - { k: 2, count: 1, l_sum: 5 }
+      - { k: 1, count: 3, l_sum: 6 }
+"#;
+    folder.write("a.test.yaml", tests);
+    let ran = test_in(&folder, &["a.test.yaml"]).expect(0);
+    assert!(ran.out.starts_with("1 test, 1 passed in "), "{}", ran.out);
+    let parts = r#"
+config: stdin codec=json | split l | split l | stdout
+tests:
+  - name: parts of parts
+    events:
+      - { l: [[1, 2], [3]] }
+    expect:
+      - { l: 1 }
+      - { l: 2 }
+      - { l: 3 }
+"#;
+    folder.write("b.test.yaml", parts);
+    let ran = test_in(&folder, &["b.test.yaml"]).expect(0);
+    assert!(ran.out.starts_with("1 test, 1 passed in "), "{}", ran.out);
+}
+
+#[test]
 fn failures_go_to_the_report_as_xml() {
     let folder = Folder::new();
     let tests = "config: stdin | stdout\ntests:\n  - name: a <b> & \"c\"\n    events: [\"x\\e[1m\"]\n    expect: [{ message: '<&>' }]\n  - { name: other, events: [y], count: 1 }\n";

@@ -176,3 +176,42 @@ pipelines:
         "{\"k\":1,\"count\":2,\"at\":1}\n{\"k\":2,\"count\":1,\"at\":2}\n"
     );
 }
+
+#[test]
+fn what_a_stop_would_lose_is_refused() {
+    let folder = Folder::new();
+    let check = |queue: &str, processors: &str, below: &str| {
+        let path = folder.write(
+            "a.yaml",
+            format!(
+                "data_dir: '{data}'
+pipelines:
+  one:
+    input: {{ file: {{ paths: ['{log}'] }} }}
+    queue: {queue}
+    processors: {processors}
+    outputs:
+      - file: {{ path: '{out}', processors: {below} }}
+",
+                data = folder.path("data"),
+                log = folder.path("a.ndjson"),
+                out = folder.path("out"),
+            ),
+        );
+        millpond(&["check", &path]).expect(2).err
+    };
+    let overflow = check(
+        "{ memory: { overflow: disk } }",
+        "['summarize count()']",
+        "[]",
+    );
+    assert!(
+        overflow.contains("does not keep them over a stop"),
+        "{overflow}"
+    );
+    let below = check("disk", "[]", "['top k']");
+    assert!(
+        below.contains("put it among the processors of the pipeline"),
+        "{below}"
+    );
+}

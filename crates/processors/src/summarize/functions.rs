@@ -1,5 +1,7 @@
 //! What is worked out of the events of a group.
 
+use std::cmp::Ordering;
+
 use batch::{Cell, FieldPath, Value};
 use config::{ConfigError, Node};
 
@@ -165,7 +167,7 @@ impl Task {
             Work::Sketch(sketch) => sketch.add(number.to_f64()),
             Work::Extreme(known) => {
                 let is_new = known.is_none_or(|known| {
-                    let order = number.to_f64().total_cmp(&known.to_f64());
+                    let order = number.order(known);
                     match self.kind {
                         TaskKind::Min => order.is_lt(),
                         _ => order.is_gt(),
@@ -220,7 +222,12 @@ impl Kind {
             "median" => Self::Quantile(0.5),
             "distinct" => Self::Distinct,
             _ => {
-                let percent: f64 = name.strip_prefix('p')?.parse().ok()?;
+                let percent = name.strip_prefix('p')?;
+                let is_plain = |c: char| c.is_ascii_digit() || c == '.';
+                let percent: f64 = percent
+                    .chars()
+                    .all(is_plain)
+                    .then(|| percent.parse().ok())??;
                 (0.0..=100.0).contains(&percent).then_some(())?;
                 Self::Quantile(percent / 100.0)
             }
@@ -370,6 +377,13 @@ impl Number {
         }
         let broken: f64 = text.parse().ok()?;
         broken.is_finite().then_some(Self::Float(broken))
+    }
+
+    fn order(self, other: Self) -> Ordering {
+        match (self, other) {
+            (Self::Int(one), Self::Int(other)) => one.cmp(&other),
+            _ => self.to_f64().total_cmp(&other.to_f64()),
+        }
     }
 
     fn to_f64(self) -> f64 {

@@ -272,8 +272,8 @@ impl Processor for Summarize {
         }
     }
 
-    fn place(&mut self, before: usize) {
-        self.operator = format!("{before} {}", self.operator);
+    fn stand_at(&mut self, place: &str) {
+        self.operator = format!("{place} {}", self.operator);
     }
 
     fn remembers(&self) -> bool {

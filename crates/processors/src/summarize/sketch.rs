@@ -7,7 +7,8 @@
 /// The largest relative error.
 const ERROR: f64 = 0.01;
 
-/// How many buckets of one sign are kept: with an error of 1 %, they span 17 decimal orders of magnitude.
+/// How many buckets of one sign are kept: with an error of 1 %, they span 17 decimal orders of magnitude. Smaller magnitudes are counted with the smallest
+/// of these.
 const BUCKETS_MAX: usize = 2048;
 
 /// Numbers nearer to zero than this are zero.
@@ -56,14 +57,18 @@ impl Buckets {
             self.first -= more as i32;
         }
         let index = (bucket - self.first).max(0) as usize;
+        let beyond = (index + 1).saturating_sub(BUCKETS_MAX);
+        if beyond > 0 {
+            let lowest: u64 = self.counts.drain(..beyond.min(self.counts.len())).sum();
+            self.first += beyond as i32;
+            match self.counts.first_mut() {
+                Some(first) => *first += lowest,
+                None => self.counts.push(lowest),
+            }
+        }
+        let index = index - beyond;
         if index >= self.counts.len() {
             self.counts.resize(index + 1, 0);
-            let beyond = self.counts.len().saturating_sub(BUCKETS_MAX);
-            if beyond > 0 {
-                let lowest: u64 = self.counts.drain(..beyond).sum();
-                self.first += beyond as i32;
-                self.counts[0] += lowest;
-            }
         }
         let index = (bucket - self.first).max(0) as usize;
         self.counts[index] += 1;
@@ -101,6 +106,10 @@ impl Sketch {
         let rank = ((part * self.count as f64).ceil() as u64)
             .saturating_sub(1)
             .min(last);
+        // These two are known.
+        if rank == 0 || rank == last {
+            return Some(if rank == 0 { self.min } else { self.max });
+        }
         let value = |bucket: i32| {
             let middle = 2.0 * Self::factor().powi(bucket) / (Self::factor() + 1.0);
             rounded(middle)

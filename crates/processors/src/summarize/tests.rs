@@ -176,6 +176,7 @@ fn slips_are_refused() {
             ("summarize count", "`count` is not a function of events"),
             ("summarize total(x)", "is not a function of events"),
             ("summarize p101(x)", "is not a function of events"),
+            ("summarize p1e1(x)", "is not a function of events"),
             ("summarize sum()", "`sum` needs a field"),
             ("summarize count(), count()", "two results go to `count`"),
             (
@@ -190,4 +191,48 @@ fn slips_are_refused() {
             ),
         ],
     );
+}
+
+#[test]
+fn times_at_the_limits_and_many_windows_are_bounded() {
+    let settings = "{ functions: ['count()'], every: 1m, lateness: 1m, time: t }";
+    let mut processor = build_yaml(&SPEC, settings).expect("right");
+    let line = |time: &str| format!("{{\"t\":\"{time}\"}}");
+    let times = [
+        "1677-09-21T00:12:44Z",
+        "2262-04-11T23:47:16Z",
+        "1969-01-01T00:00:00Z",
+    ];
+    let told = results(processor.as_mut(), &times.map(line), 3);
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert_eq!(ended(processor.as_mut()).len(), 1);
+    // What is in the future closes nothing, but there is a limit.
+    let mut processor = build_yaml(&SPEC, settings).expect("right");
+    let lines: Vec<String> = (0..20_000_u64)
+        .map(|n| {
+            let (day, minute) = (1 + n / 1_440, n % 1_440);
+            line(&format!(
+                "2026-05-{day:02}T{:02}:{:02}:00Z",
+                minute / 60,
+                minute % 60
+            ))
+        })
+        .collect();
+    let early = results(processor.as_mut(), &lines, 4_000).len();
+    assert_eq!((early, ended(processor.as_mut()).len()), (10_000, 10_000));
+}
+
+#[test]
+fn large_numbers_are_compared_digit_by_digit() {
+    let stage = "summarize max(n), min(n), p0(n), p100(n), p50(x) by=[k]";
+    let mut processor = build(&SPEC, stage).expect("right");
+    let lines = [
+        r#"{"n":9007199254740992,"x":1e-299}"#,
+        r#"{"n":9007199254740993,"x":1e300}"#,
+        r#"{"n":9007199254740991,"x":1e300}"#,
+    ];
+    results(processor.as_mut(), &lines.map(str::to_owned), 3);
+    let expected = r#"{"n_max":9007199254740993,"n_min":9007199254740991,"n_p0":9007199254740991.0,"n_p100":9007199254740992.0,"x_p50":1e300}"#;
+    assert_eq!(ended(processor.as_mut()), [expected]);
+    assert!(processor.save().len() < 300);
 }

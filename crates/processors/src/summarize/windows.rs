@@ -10,6 +10,9 @@ use super::functions::{Plan, Work};
 
 const VERSION: u64 = 1;
 
+/// So many windows are open at most, once a batch is done.
+const WINDOWS_MAX: usize = 10_000;
+
 /// Where windows begin and end, in nanoseconds.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Span {
@@ -23,7 +26,8 @@ impl Span {
     /// Where the window of a time begins.
     #[inline]
     pub fn start(&self, time: i64) -> i64 {
-        self.every.map_or(0, |every| time - time.rem_euclid(every))
+        self.every
+            .map_or(0, |every| time.saturating_sub(time.rem_euclid(every)))
     }
 
     /// Where the window ends that begins there.
@@ -201,14 +205,23 @@ impl Windows {
 
     /// Takes the windows that are over.
     pub fn take_closed(&mut self) -> Vec<Window> {
+        // Windows take memory, whatever the limit of groups.
+        let beyond = self.open.len().saturating_sub(WINDOWS_MAX);
         let Some(lateness) = self.span.lateness.filter(|_| self.span.every.is_some()) else {
-            return Vec::new();
+            return self.close(beyond, i64::MIN);
         };
         let over = self.reached.saturating_sub(lateness);
-        self.closed = self.closed.max(over);
         let count = self
             .open
             .partition_point(|it| self.span.end(it.start) <= over);
+        self.close(count.max(beyond), over)
+    }
+
+    /// Takes the first windows; none is opened again that ends there, or before that time.
+    fn close(&mut self, count: usize, over: i64) -> Vec<Window> {
+        let last = count.checked_sub(1).map(|last| self.open[last].start);
+        let end = last.map_or(i64::MIN, |start| self.span.end(start));
+        self.closed = self.closed.max(over).max(end);
         self.take(count)
     }
 

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use disk::PAGE;
 
-use crate::snapshot::{ProcessorState, Snapshot};
+use crate::snapshot::{ProcessorState, STATE_BYTES_MAX, Snapshot};
 
 /// At least so many bytes of batches lie between two snapshots.
 const APART: u64 = 8 << 20;
@@ -136,6 +136,11 @@ impl Snapshots {
             states,
         };
         self.space_out(snapshot.size());
+        if snapshot.size() as u64 > STATE_BYTES_MAX / 2 {
+            // One that could not be read again would be worse than an old one.
+            self.next = Next::Due;
+            return;
+        }
         self.next = Next::Taken(Arc::new(snapshot));
     }
 
