@@ -146,14 +146,11 @@ struct Nested {
 
 impl Reshape for Nested {
     fn write(&mut self, object: &[u8], out: &mut Vec<u8>) -> Result<bool, String> {
-        if memchr::memmem::find(object, &self.separator).is_none() {
+        if !self.has_names(object, true) {
             return Ok(false);
         }
         let mut tree = Tree::new(self);
         tree.add_members(0, object)?;
-        if !tree.is_changed {
-            return Ok(false);
-        }
         tree.write(0, out);
         let is_deep = tree.depth_max + tree.value_bytes_max / 2 > json::DEPTH_MAX;
         match is_deep && json::validate_object(out).is_err() {
@@ -167,6 +164,20 @@ impl Reshape for Nested {
 }
 
 impl Nested {
+    /// Whether a name in an object, or in an object within it, is taken apart.
+    fn has_names(&self, object: &[u8], is_event: bool) -> bool {
+        memchr::memmem::find(object, &self.separator).is_some()
+            && json::members(object).any(|member| {
+                let parts = self.parts(member.key);
+                let first = parts.as_ref().map_or(member.key, |parts| parts[0]);
+                let value = &object[member.value];
+                let is_wanted = !is_event || self.wants(first);
+                let has_names =
+                    || json::kind(value) == Kind::Object && self.has_names(value, false);
+                is_wanted && (parts.is_some() || has_names())
+            })
+    }
+
     /// The parts of a name; none where it stays as it is.
     fn parts<'k>(&self, key: &'k [u8]) -> Option<Vec<&'k [u8]>> {
         let mut parts = Vec::new();
@@ -195,7 +206,6 @@ struct Tree<'o> {
     nodes: Vec<TreeNode<'o>>,
     /// Nodes by the node above and their name.
     known: HashMap<(usize, &'o [u8]), usize, foldhash::fast::RandomState>,
-    is_changed: bool,
     depth_max: usize,
     value_bytes_max: usize,
 }
@@ -228,7 +238,6 @@ impl<'o> Tree<'o> {
             shape,
             nodes: vec![root],
             known: HashMap::default(),
-            is_changed: false,
             depth_max: 0,
             value_bytes_max: 0,
         }
@@ -244,7 +253,6 @@ impl<'o> Tree<'o> {
             let mut node = at;
             match parts.filter(|_| is_wanted) {
                 Some(parts) => {
-                    self.is_changed = true;
                     for part in parts {
                         node = self.member(node, part)?;
                     }
@@ -258,17 +266,14 @@ impl<'o> Tree<'o> {
 
     /// The member of a node with this name.
     fn member(&mut self, above: usize, key: &'o [u8]) -> Result<usize, String> {
+        self.open(above, key)?;
         if let Some(node) = self.known.get(&(above, key)) {
             return Ok(*node);
         }
         let node = self.nodes.len();
         let depth = self.nodes[above].depth + 1;
-        match &mut self.nodes[above].content {
-            Content::Members(members) => members.push(node),
-            content @ Content::New => *content = Content::Members(vec![node]),
-            Content::Value(_) => {
-                return Err(self.blocked(&[self.name(above), shown(key)].join(".")));
-            }
+        if let Content::Members(members) = &mut self.nodes[above].content {
+            members.push(node);
         }
         self.depth_max = self.depth_max.max(depth);
         if depth > json::DEPTH_MAX {
@@ -287,11 +292,28 @@ impl<'o> Tree<'o> {
         Ok(node)
     }
 
-    /// Gives a node its value.
+    /// Makes a node one with members, of which `key` will be one.
+    fn open(&mut self, node: usize, key: &[u8]) -> Result<(), String> {
+        let members = Content::Members(Vec::new());
+        match self.nodes[node].content {
+            Content::Members(_) => Ok(()),
+            Content::New => {
+                self.nodes[node].content = members;
+                Ok(())
+            }
+            Content::Value(value) if json::kind(value) == Kind::Object => {
+                self.nodes[node].content = members;
+                self.add_members(node, value)
+            }
+            Content::Value(_) => Err(self.blocked(&[self.name(node), shown(key)].join("."))),
+        }
+    }
+
+    /// Gives a node its value. An object is taken apart only where that is needed.
     fn put(&mut self, node: usize, value: &'o [u8], is_wanted: bool) -> Result<(), String> {
         let is_object = is_wanted && json::kind(value) == Kind::Object;
-        match &self.nodes[node].content {
-            Content::New if is_object => {
+        match self.nodes[node].content {
+            Content::New if is_object && self.shape.has_names(value, false) => {
                 self.nodes[node].content = Content::Members(Vec::new());
                 self.add_members(node, value)
             }
@@ -301,8 +323,13 @@ impl<'o> Tree<'o> {
                 Ok(())
             }
             Content::Members(_) if is_object => self.add_members(node, value),
+            Content::Value(old) if is_object && json::kind(old) == Kind::Object => {
+                self.nodes[node].content = Content::Members(Vec::new());
+                self.add_members(node, old)?;
+                self.add_members(node, value)
+            }
             Content::Value(_) => Err(called_twice(&self.name(node))),
-            Content::Members(members) => {
+            Content::Members(ref members) => {
                 let below = members.first().map_or(node, |member| *member);
                 Err(self.blocked(&self.name(below)))
             }
@@ -368,6 +395,11 @@ mod tests {
                     r#"{"a":{"b":{"c":1,"d":2,"e":{}}}}"#,
                 ),
                 ("nest", r#"{"a":{},"a.b":1}"#, r#"{"a":{"b":1}}"#),
+                (
+                    "nest",
+                    r#"{"a.b":{},"a":{"b":{"c":1}}}"#,
+                    r#"{"a":{"b":{"c":1}}}"#,
+                ),
                 ("nest", r#"{"a.b":1,"a":{}}"#, r#"{"a":{"b":1}}"#),
                 (
                     "nest",

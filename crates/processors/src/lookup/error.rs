@@ -4,6 +4,7 @@ use std::io;
 
 use batch::FieldPath;
 use batch::json::JsonError;
+use component::plural;
 use ipnet::IpNet;
 use maxminddb::MaxMindDbError;
 
@@ -56,7 +57,7 @@ pub(super) enum RowError {
     NotUtf8,
     #[error("{0}")]
     Json(#[from] JsonError),
-    #[error("it has {count} fields and the header {wanted}")]
+    #[error("it has {} and the header {wanted}", plural(*count as u64, "field"))]
     Fields { count: usize, wanted: usize },
     #[error("a quote is not closed")]
     OpenQuote,

@@ -131,7 +131,7 @@ table than before.
 | with a network or range of IPv4 addresses | 10 to 24 |
 | with a network or range of IPv6 addresses, or a range of numbers | 20 to 40 |
 
-A `.mmdb` file has such a row for each network, and the values of each entry once. While a table is read again there are two. A table has at most 4 GiB of keys and values, and writes at most 128 columns.
+A CSV file of 44.7 MB with 1,000,000 rows takes 58 MB. A `.mmdb` file has such a row for each network, and the values of each entry once. While a table is read again there are two. A table has at most 4 GiB of keys and values, and writes at most 128 columns.
 ";
 
 fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Processor>, ConfigError> {

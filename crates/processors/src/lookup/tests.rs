@@ -289,7 +289,7 @@ fn rows_that_cannot_be_used_are_refused_with_their_line() {
             "lookup a",
             "t.csv",
             "a,b\n1,2\n\n3\n",
-            "line 4: it has 1 fields and the header 2",
+            "line 4: it has 1 field and the header 2",
         ),
         (
             "lookup a",
