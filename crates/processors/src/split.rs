@@ -260,7 +260,11 @@ impl Split {
         // The list is not to be read again with every part: the documents are written once without it.
         let mut base = batch.pick(&parents);
         let mut edit = Edit::new();
-        edit.remove(self.field.clone(), base.alive());
+        match self.target == self.field {
+            // The place that the element gets.
+            true => edit.set(self.field.clone(), Column::constant(Cell::Null, base.len())),
+            false => edit.remove(self.field.clone(), base.alive()),
+        };
         base.apply(edit);
         let base = base.rewritten();
         let mut place = 0;

@@ -70,7 +70,7 @@ pub const SPEC: Spec = Spec {
 {"path":"/","ms":5,"user":"ann"}
 {"path":"/","ms":4.5,"user":"joe"}
 {"path":"/x","user":"joe"}"#,
-            output: r#"{"path":"/","slowest":5,"ms_median":4.505,"ms_avg":4.166666666666667,"users":2}
+            output: r#"{"path":"/","slowest":5,"ms_median":4.527,"ms_avg":4.166666666666667,"users":2}
 {"path":"/x","slowest":null,"ms_median":null,"ms_avg":null,"users":1}"#,
         },
     ],
