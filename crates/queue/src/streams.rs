@@ -12,6 +12,7 @@
 //! not cover; what was stored since then is read from the log at the start. It covers only what is synced. Where it is
 //! damaged or cannot be written, events come twice, as they would without it: it never takes an event for stored that is not.
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::ops::Range;
 
@@ -95,9 +96,10 @@ impl Extent {
 
     /// Rows are stored, and something before them may not be.
     fn add_behind_gap(&mut self, rows: &Range<u64>) {
-        match rows.start > self.end() {
-            true => self.ranges.push(rows.clone()),
-            false => self.add(rows),
+        match (rows.start.cmp(&self.end()), self.ranges.last_mut()) {
+            (Ordering::Less, _) => self.add(rows),
+            (Ordering::Equal, Some(last)) => last.end = rows.end,
+            _ => self.ranges.push(rows.clone()),
         }
     }
 

@@ -43,7 +43,12 @@ pub fn make(number: u64, events: u64, length: usize, fill: u8) -> Batch {
             len,
         };
         let start = number * EVENTS_MAX + row;
-        builder.push(document, start, start + 1);
+        // The last one ends where the next batch begins.
+        let end = match row + 1 == events {
+            true => (number + 1) * EVENTS_MAX,
+            false => start + 1,
+        };
+        builder.push(document, start, end);
     }
     builder.finish()
 }
