@@ -52,6 +52,7 @@ mod time;
 mod time_letters;
 mod type_check;
 mod types;
+mod url;
 mod value;
 
 use std::collections::HashMap;
@@ -67,6 +68,7 @@ pub use functions::{
 };
 pub use template::{Absent, BoundTemplate, Template, TemplateError, zone_setting};
 pub use time_letters::{FormatUse, MisusedLetter, check_time_letters};
+pub use url::{UrlError, UrlParts};
 
 use columns::Columns;
 use fault::Fault;

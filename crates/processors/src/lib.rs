@@ -46,6 +46,7 @@ mod text;
 mod throttle;
 mod top;
 mod truncate;
+mod url;
 mod user_agent;
 mod where_;
 
@@ -84,6 +85,7 @@ pub static SPECS: &[Spec] = &[
     throttle::SPEC,
     top::SPEC,
     truncate::SPEC,
+    url::SPEC,
     user_agent::SPEC,
     where_::SPEC,
 ];

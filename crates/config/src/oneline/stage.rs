@@ -557,6 +557,7 @@ fn meant(name: &str) -> Option<&'static str> {
         "de_dot" | "dedot" | "expand" | "unflatten" => "nest",
         "add_kubernetes_metadata" | "k8s" | "kubernetes_metadata" => "kubernetes",
         "enrich" | "enrichment" | "enrichment_table" | "join" | "translate" => "lookup",
+        "parse_url" | "uri" | "uri_parts" => "url",
         "useragent" => "user_agent",
         "console" | "out" | "output" | "print" => "stdout",
         "null" | "blackhole" | "sink" => "discard",

@@ -8,6 +8,7 @@ use super::Takes::{Any, Text};
 use super::{FunctionDoc, Kind, hash, text_of};
 use crate::fault::What;
 use crate::number::Num;
+use crate::url::{UrlError, UrlParts};
 use crate::value::{Val, map_of};
 
 pub(super) const FUNCTIONS: &[FunctionDoc] = &[
@@ -173,100 +174,28 @@ pub(super) fn unknown_part(name: &str) -> Option<(String, Option<&'static str>)>
     Some((message, habit.map(|(_, part)| *part).or(close)))
 }
 
-/// Whether this is a URL with a scheme, or a path. `host:80/a` begins like one with a scheme, behind which no digit stands.
-fn is_url(text: &str) -> bool {
-    if text.starts_with(['/', '?', '#']) || text == "*" {
-        return true;
-    }
-    let (scheme, rest) = split(text, ':');
-    is_scheme(scheme)
-        && rest.is_some_and(|rest| {
-            let opaque = !rest.is_empty() && !rest.starts_with(|c: char| c.is_ascii_digit());
-            rest.starts_with("//") || opaque && !text.contains(char::is_whitespace)
-        })
-}
-
-/// The parts by the rules of RFC 3986, appendix B. Nothing is normalised: a log shows what was asked for.
+/// The parts that a URL has, in the order in which they stand in it.
 fn url_parse<'a>(args: &[Val<'a>]) -> Result<Val<'a>, What> {
-    let text = text_of(&args[0])?;
-    if !is_url(text) {
-        return Err(What::Unreadable(
-            "a URL: it begins with a scheme, as in `https://example.com/a`, or with `/`",
-        ));
-    }
-    let mut parts: Vec<(&str, Val<'_>)> = Vec::new();
-    let (rest, fragment) = split(text, '#');
-    let (rest, query) = split(rest, '?');
-    let mut rest = rest;
-    if let (before, Some(after)) = split(rest, ':')
-        && is_scheme(before)
-    {
-        parts.push(("scheme", part(before)));
-        rest = after;
-    }
-    if let Some(after) = rest.strip_prefix("//") {
-        let (authority, path) = after.split_at(after.find('/').unwrap_or(after.len()));
-        write_authority(authority, &mut parts)?;
-        rest = path;
-    }
-    let tail = [
-        ("path", Some(rest).filter(|path| !path.is_empty())),
-        ("query", query),
-        ("fragment", fragment),
+    let parts = UrlParts::read(text_of(&args[0])?);
+    let parts = parts.map_err(|UrlError(wanted)| What::Unreadable(wanted))?;
+    let text = |text: Option<&'_ str>| text.map(part).map(Val::into_owned);
+    let values = [
+        text(parts.scheme),
+        text(parts.username),
+        text(parts.password),
+        text(parts.domain),
+        parts.port.map(|port| Val::Int(port.into())),
+        text(parts.path),
+        text(parts.query),
+        text(parts.fragment),
     ];
-    parts.extend(
-        tail.into_iter()
-            .filter_map(|(name, text)| Some((name, part(text?)))),
-    );
-    let entries: Vec<_> = parts
-        .into_iter()
-        .map(|(name, value)| (part(name), value))
+    let there = PARTS.into_iter().zip(values);
+    let entries: Vec<_> = there
+        .filter_map(|(name, value)| Some((part(name), value?)))
         .collect();
     map_of(&entries).map(Val::into_owned)
 }
 
 fn part(text: &str) -> Val<'_> {
     Val::Text(text.as_bytes().into())
-}
-
-fn split(text: &str, at: char) -> (&str, Option<&str>) {
-    match text.split_once(at) {
-        Some((before, after)) => (before, Some(after)),
-        None => (text, None),
-    }
-}
-
-fn is_scheme(text: &str) -> bool {
-    text.starts_with(|c: char| c.is_ascii_alphabetic())
-        && text
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'))
-}
-
-/// `user:password@host:port`; an IPv6 address stands in brackets, which are no part of it.
-fn write_authority<'t>(
-    authority: &'t str,
-    parts: &mut Vec<(&'static str, Val<'t>)>,
-) -> Result<(), What> {
-    let host = match authority.rsplit_once('@') {
-        Some((user, host)) => {
-            let (name, password) = split(user, ':');
-            parts.push(("username", part(name)));
-            parts.extend(password.map(|password| ("password", part(password))));
-            host
-        }
-        None => authority,
-    };
-    let (domain, port) = match host.strip_prefix('[').and_then(|host| host.split_once(']')) {
-        Some((address, after)) => (address, after.strip_prefix(':')),
-        None => split(host, ':'),
-    };
-    parts.push(("domain", part(domain)));
-    if let Some(port) = port.filter(|port| !port.is_empty()) {
-        let port: u16 = port
-            .parse()
-            .map_err(|_| What::Unreadable("a URL, whose port is a number"))?;
-        parts.push(("port", Val::Int(port.into())));
-    }
-    Ok(())
 }

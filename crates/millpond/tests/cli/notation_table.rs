@@ -65,6 +65,7 @@ fn code(cell: &str) -> Option<String> {
 }
 
 const EVENTS: &str = r#"{"@timestamp":"2026-05-01T12:00:00Z","message":"GET /a","level":"DEBUG","status":503,"time":"2025-01-02 03:04:05","clientip":"81.2.69.142","verb":"GET","host":"web","bytes_in":1,"bytes_out":2,"body":"{\"a\":1}","query":"a=1&b=2","agent":"Mozilla/5.0 (X11; Linux x86_64; rv:125.0) Gecko/20100101 Firefox/125.0","user":{"roles":["a"]},"pod.id":7,"path":"/var/log/pods/shop_web_0a1b2c3d-0000-4000-8000-0123456789ab/nginx/0.log"}
+const EVENTS: &str = r#"{"@timestamp":"2026-05-01T12:00:00Z","message":"GET /a","level":"DEBUG","status":503,"time":"2025-01-02 03:04:05","clientip":"81.2.69.142","verb":"GET","host":"web","bytes_in":1,"bytes_out":2,"body":"{\"a\":1}","query":"a=1&b=2","agent":"Mozilla/5.0 (X11; Linux x86_64; rv:125.0) Gecko/20100101 Firefox/125.0","link":"https://example.com/a?b=1","cef_line":"CEF:0|a|b|1|2|c|3|cs1=x cs1Label=y","leef_line":"LEEF:1.0|a|b|1|2|src=10.0.0.1","xml_body":"<order><item>a</item></order>"}
 {"@timestamp":"2026-05-01T12:00:01Z","message":"PUT /b","level":"INFO","status":200,"time":"2025-01-02 03:04:06","clientip":"10.0.0.1","verb":"PUT","host":"db","bytes_in":3,"bytes_out":4,"body":"{\"a\":2}","query":"a=3","agent":"curl/8.0"}
 {"@timestamp":"2026-05-01T12:00:02Z","message":"PUT /c","level":"WARN","status":404,"time":"2025-01-02 03:04:07","clientip":"10.0.0.1","verb":"PUT","host":"db","bytes_in":3,"bytes_out":4,"body":"{\"a\":2}","query":"a=3","agent":"curl/8.0"}
 "#;
