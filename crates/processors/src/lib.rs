@@ -4,11 +4,13 @@
 
 mod address;
 mod assert;
+mod cef;
 mod csv;
 mod data_type;
 mod date;
 mod dedupe;
 mod derived;
+mod device_event;
 mod dissect;
 mod drop_;
 mod fingerprint;
@@ -21,6 +23,7 @@ mod keep;
 mod keyed;
 mod kubernetes;
 mod kv;
+mod leef;
 mod literal;
 mod logfmt;
 mod lookup;
@@ -55,6 +58,7 @@ use component::Spec;
 /// Every processor, by name.
 pub static SPECS: &[Spec] = &[
     assert::SPEC,
+    cef::SPEC,
     csv::SPEC,
     date::SPEC,
     dedupe::SPEC,
@@ -69,6 +73,7 @@ pub static SPECS: &[Spec] = &[
     keep::SPEC,
     kubernetes::SPEC,
     kv::SPEC,
+    leef::SPEC,
     logfmt::SPEC,
     lookup::SPEC,
     nest::SPEC,
