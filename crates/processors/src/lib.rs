@@ -52,6 +52,7 @@ mod truncate;
 mod url;
 mod user_agent;
 mod where_;
+mod xml;
 
 use component::Spec;
 
@@ -93,4 +94,5 @@ pub static SPECS: &[Spec] = &[
     url::SPEC,
     user_agent::SPEC,
     where_::SPEC,
+    xml::SPEC,
 ];

@@ -558,6 +558,7 @@ fn meant(name: &str) -> Option<&'static str> {
         "add_kubernetes_metadata" | "k8s" | "kubernetes_metadata" => "kubernetes",
         "enrich" | "enrichment" | "enrichment_table" | "join" | "translate" => "lookup",
         "decode_cef" | "parse_cef" => "cef",
+        "decode_xml" | "parse_xml" | "decode_xml_wineventlog" => "xml",
         "parse_url" | "uri" | "uri_parts" => "url",
         "parse_leef" => "leef",
         "useragent" => "user_agent",
