@@ -542,23 +542,8 @@ impl Parts {
                 self.tap.pass(derived, derived.alive());
             }
         }
-        let mut unclaimed = None;
-        let mut ways: Vec<Vec<Branch>> = entry.lanes.iter().map(|_| Vec::new()).collect();
         let batches: Vec<Arc<Batch>> = batches.into_iter().map(Arc::new).collect();
-        for (index, batch) in batches.iter().enumerate() {
-            let branch = |place: &LaneTurn| self.lanes[place.lane].branch(batch);
-            let branches: Vec<Branch> = entry.lanes.iter().map(branch).collect();
-            let of_batch = self.unclaimed_rows(batch, &branches);
-            if index == 0 {
-                unclaimed = of_batch;
-            }
-            // A branch of the first one there is always, so that the turn is taken.
-            for (way, branch) in ways.iter_mut().zip(branches) {
-                if index == 0 || !branch.rows().is_empty() {
-                    way.push(branch);
-                }
-            }
-        }
+        let (ways, unclaimed) = self.divide(entry, &batches);
         if entry.ticket.is_awaited() {
             let finished: Vec<&str> = self
                 .stages
@@ -573,6 +558,27 @@ impl Parts {
         }
         let branches = self.branch(&mut stages.of_outputs, entry, ways);
         (Processed { branches }, drafts)
+    }
+
+    /// What each output of an entry takes of a batch, the first, and of what was derived from it; which rows of the first nobody takes.
+    fn divide(&self, entry: &Entry, batches: &[Arc<Batch>]) -> (Vec<Vec<Branch>>, Option<Bitmap>) {
+        let mut unclaimed = None;
+        let mut ways: Vec<Vec<Branch>> = entry.lanes.iter().map(|_| Vec::new()).collect();
+        for (index, batch) in batches.iter().enumerate() {
+            let branch = |place: &LaneTurn| self.lanes[place.lane].branch(batch);
+            let branches: Vec<Branch> = entry.lanes.iter().map(branch).collect();
+            let of_batch = self.unclaimed_rows(batch, &branches);
+            if index == 0 {
+                unclaimed = of_batch;
+            }
+            // A branch of the first one there is always, so that the turn is taken.
+            for (way, branch) in ways.iter_mut().zip(branches) {
+                if index == 0 || !branch.rows().is_empty() {
+                    way.push(branch);
+                }
+            }
+        }
+        (ways, unclaimed)
     }
 
     /// Counts and gives the rows that no output takes, where each of them has a condition and all of them get this batch. Those of
