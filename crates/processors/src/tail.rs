@@ -50,7 +50,12 @@ struct Config {
 const COUNT_MAX: u64 = 1_000_000;
 
 fn build(node: &Node, _: &BuildContext) -> Result<Box<dyn Processor>, ConfigError> {
-    let config: Config = parse(node)?;
+    let count = node.get("count").and_then(Node::as_str);
+    let is_path = count.is_some_and(|text| text.parse::<Count>().is_err());
+    let config: Config = parse(node).map_err(|error| match is_path {
+        true => error.note("to read what is written to a file, write file PATH follow=true"),
+        false => error,
+    })?;
     if config.count.0 > COUNT_MAX {
         return Err(node
             .nearest("count")

@@ -96,7 +96,7 @@ fn what_stands_in_the_wrong_place_is_named_with_its_right_place() {
         ("stdin | follow", ["follow`", "file PATH follow=true"]),
         (
             "tail a.log | stdout",
-            ["there is no input `tail`", "file PATH follow=true"],
+            ["`a.log` is not a count", "file PATH follow=true"],
         ),
     ] {
         let ended = millpond(&["check", line]).expect(2);
