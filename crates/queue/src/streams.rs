@@ -243,13 +243,14 @@ pub fn load(storage: &dyn Storage) -> Result<Option<(usize, Snapshot)>, QueueErr
 }
 
 /// How far streams are stored, by the table and what follows in the log.
-pub fn recover(table: Option<&Snapshot>, log: &Log, recovered: &Recovered) -> Streams {
+/// Every output has passed what is below `passed`.
+pub fn recover(table: Option<&Snapshot>, log: &Log, recovered: &Recovered, passed: u64) -> Streams {
     let mut streams = Streams::default();
     // Without a table, nobody knows what was before the first batch that is read, if it is not the first one ever.
     let mut expected = 0;
     match table {
-        // A log that does not come so far has lost something: what is sent again of that is welcome.
-        Some(table) if table.position <= recovered.next_sequence => {
+        // A log that does not come so far has lost something, if it was needed: what is sent again of that is welcome.
+        Some(table) if table.position <= recovered.next_sequence.max(passed) => {
             streams.decode(table);
             expected = table.ordinal;
         }

@@ -111,6 +111,7 @@ impl Queue {
         let loaded = Cursors::load(&storage)?;
         let snapshots = FoundSnapshots::load(&*storage, snapshot::NAMES)?;
         let table = streams::load(&*storage)?;
+        let passed_end = passed(&loaded.cursors).sequence;
         let (log, recovered, synced) = open_log(&storage, &options, &loaded.cursors)?;
         for note in loaded.notes.iter().chain(&recovered.notes) {
             options.diagnostics.warn(note);
@@ -120,7 +121,7 @@ impl Queue {
         log.leave_out(start.never_written.clone());
         if options.mode == Mode::Everything {
             let table = table.as_ref().map(|(_, table)| table);
-            start.state.streams = Some(streams::recover(table, &log, &recovered));
+            start.state.streams = Some(streams::recover(table, &log, &recovered, passed_end));
         }
         let streams = SnapshotFiles::keeping(streams::NAMES, table.map(|(file, _)| file));
         if let Some(budget) = &options.budget {
