@@ -1,6 +1,8 @@
 //! Events that a processor makes of others, until the engine takes them.
 
-use batch::{Batch, BatchBuilder, Span};
+use std::sync::Arc;
+
+use batch::{Batch, BatchBuilder, Encoding, HostInfo, Source, Span, Stream};
 use bytes::Bytes;
 
 /// Batches to be handled right behind the one that the processor was given.
@@ -24,6 +26,16 @@ impl Derived {
     pub fn take(&mut self) -> Vec<Batch> {
         std::mem::take(&mut self.0)
     }
+}
+
+/// A builder of events that keep their ids: see [`push_event`].
+pub(crate) fn event_builder(host: &Arc<HostInfo>, received: i64) -> BatchBuilder {
+    let mut builder = BatchBuilder::new(Encoding::Json, host, received, false);
+    // Ids are given to the events themselves.
+    builder.stream(&Arc::new(Stream::new(0, Source::Generated)));
+    // Some key may hold a dot.
+    builder.dotted_keys();
+    builder
 }
 
 /// Adds an event, given by its id and its document.

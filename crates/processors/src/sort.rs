@@ -5,18 +5,15 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use batch::{
-    Batch, BatchBuilder, Bitmap, Encoding, Failures, FieldPath, FieldRead, JsonWriter, Source,
-    Stream, Value,
-};
+use batch::{Batch, Bitmap, Failures, FieldPath, FieldRead, HostInfo, JsonWriter, Value};
 use component::{Build, BuildContext, Example, Order, Processor, Spec, Warning, parse};
 use config::{ConfigError, Node, Positional, Positive, Size};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::derived::{Derived, push_event};
+use crate::derived::{Derived, event_builder, push_event};
 use crate::names;
-use crate::remembered::SENSELESS;
+use crate::remembered::{SENSELESS, SavedBytes, save_text};
 
 /// Rows of a batch at most.
 const ROWS_MAX: usize = 4096;
@@ -270,31 +267,24 @@ impl Processor for Sort {
         let mut out = Vec::with_capacity(self.size);
         for event in &self.events {
             out.extend((event.id_len as u64).to_le_bytes());
-            out.extend((event.text.len() as u64).to_le_bytes());
-            out.extend_from_slice(&event.text);
+            save_text(&event.text, &mut out);
         }
         out
     }
 
-    fn restore(&mut self, mut saved: &[u8]) -> Result<(), String> {
+    fn restore(&mut self, saved: &[u8]) -> Result<(), String> {
+        let mut saved = SavedBytes(saved);
         let mut texts = Vec::new();
-        while !saved.is_empty() {
-            let mut number = || {
-                let (number, rest) = saved.split_first_chunk::<8>()?;
-                saved = rest;
-                usize::try_from(u64::from_le_bytes(*number)).ok()
-            };
-            let lengths = number().zip(number());
-            let (id_len, len) = lengths.ok_or(SENSELESS)?;
-            let (text, rest) = saved.split_at_checked(len).ok_or(SENSELESS)?;
-            saved = rest;
-            if id_len > len {
+        while !saved.0.is_empty() {
+            let event = saved.len().zip(saved.text());
+            let (id_len, text) = event.ok_or(SENSELESS)?;
+            if id_len > text.len() {
                 return Err(SENSELESS.to_owned());
             }
             texts.push((text, id_len));
         }
         for texts in texts.chunks(ROWS_MAX) {
-            let mut builder = self.builder(&Arc::new(batch::HostInfo { name: "".into() }), 0);
+            let mut builder = event_builder(&Arc::new(HostInfo { name: "".into() }), 0);
             texts
                 .iter()
                 .for_each(|(text, id_len)| push_event(&mut builder, text, *id_len));
@@ -336,15 +326,6 @@ impl Sort {
         self.events.push(event);
     }
 
-    fn builder(&self, host: &Arc<batch::HostInfo>, received: i64) -> BatchBuilder {
-        let mut builder = BatchBuilder::new(Encoding::Json, host, received, false);
-        // Ids are given to the events themselves.
-        builder.stream(&Arc::new(Stream::new(0, Source::Generated)));
-        // Some key may hold a dot.
-        builder.dotted_keys();
-        builder
-    }
-
     /// Gives all events in order.
     fn give(&mut self, behind: &Batch) {
         self.size = 0;
@@ -355,7 +336,7 @@ impl Sort {
             orders.fold(Ordering::Equal, Ordering::then)
         });
         for events in events.chunks(ROWS_MAX) {
-            let mut builder = self.builder(behind.host(), behind.received());
+            let mut builder = event_builder(behind.host(), behind.received());
             for event in events {
                 push_event(&mut builder, &event.text, event.id_len);
             }

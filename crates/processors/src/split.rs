@@ -13,6 +13,7 @@ use serde::Deserialize;
 
 use crate::derived::Derived;
 use crate::names::field;
+use crate::text::plain_cell;
 
 /// Rows of a batch of parts at most.
 const ROWS_MAX: usize = 4096;
@@ -251,7 +252,7 @@ impl Split {
                     let text = &appended[from..until];
                     let kind = json::kind(text);
                     let span = values.append(|out| out.extend_from_slice(text));
-                    values.set(row, plain(kind, text, span));
+                    values.set(row, plain_cell(kind, text, span));
                 }
             }
         }
@@ -301,7 +302,7 @@ impl Parts {
     fn element(&mut self, value: &[u8], span: batch::Span) -> PartCell {
         let kind = json::kind(value);
         if kind != json::Kind::String {
-            return PartCell::Own(plain(kind, value, span));
+            return PartCell::Own(plain_cell(kind, value, span));
         }
         let body = &value[1..value.len() - 1];
         if !json::has_escape(body) {
@@ -311,16 +312,6 @@ impl Parts {
         let from = self.appended.len();
         json::unescape(body, &mut self.appended);
         PartCell::Text(from, self.appended.len())
-    }
-}
-
-/// The cell of a JSON value that needs no change.
-fn plain(kind: json::Kind, value: &[u8], span: batch::Span) -> Cell {
-    match kind {
-        json::Kind::Null => Cell::Null,
-        json::Kind::Bool => Cell::Bool(value == b"true"),
-        json::Kind::Number => Cell::Number(span),
-        json::Kind::String | json::Kind::Object | json::Kind::Array => Cell::Json(span),
     }
 }
 

@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::derived::Derived;
-use crate::remembered::SENSELESS;
+use crate::remembered::{SENSELESS, SavedBytes, save_text};
 
 /// The processor's description.
 pub const SPEC: Spec = Spec {
@@ -142,28 +142,25 @@ impl Processor for Tail {
         let mut out = Vec::new();
         for kept in &self.kept {
             out.extend((kept.rows as u64).to_le_bytes());
-            out.extend((kept.payload.len() as u64).to_le_bytes());
-            out.extend_from_slice(&kept.payload);
+            save_text(&kept.payload, &mut out);
         }
         out
     }
 
-    fn restore(&mut self, mut saved: &[u8]) -> Result<(), String> {
-        while !saved.is_empty() {
-            let mut number = || {
-                let (number, rest) = saved.split_first_chunk::<8>()?;
-                saved = rest;
-                usize::try_from(u64::from_le_bytes(*number)).ok()
-            };
-            let (rows, len) = number().zip(number()).ok_or(SENSELESS)?;
-            let (payload, rest) = saved.split_at_checked(len).ok_or(SENSELESS)?;
-            saved = rest;
+    fn restore(&mut self, saved: &[u8]) -> Result<(), String> {
+        let mut saved = SavedBytes(saved);
+        let mut all = Vec::new();
+        while !saved.0.is_empty() {
+            let kept = saved.len().zip(saved.text());
+            let (rows, payload) = kept.ok_or(SENSELESS)?;
             let payload = Bytes::copy_from_slice(payload);
             if !Batch::thaw(payload.clone()).is_ok_and(|batch| batch.len() == rows) {
                 return Err(SENSELESS.to_owned());
             }
-            self.keep(KeptRows { rows, payload });
+            all.push(KeptRows { rows, payload });
         }
+        // All of it or nothing.
+        all.into_iter().for_each(|kept| self.keep(kept));
         Ok(())
     }
 }

@@ -138,6 +138,16 @@ pub(crate) fn part(span: Span, start: usize, end: usize) -> Span {
     }
 }
 
+/// The cell of a JSON value that needs no change.
+pub(crate) fn plain_cell(kind: json::Kind, value: &[u8], span: Span) -> Cell {
+    match kind {
+        json::Kind::Null => Cell::Null,
+        json::Kind::Bool => Cell::Bool(value == b"true"),
+        json::Kind::Number => Cell::Number(span),
+        json::Kind::String | json::Kind::Object | json::Kind::Array => Cell::Json(span),
+    }
+}
+
 /// The first value of an array, and every other value itself.
 pub(crate) fn first_of(value: Value<'_>) -> Value<'_> {
     let Value::Json(text) = value else {

@@ -7,8 +7,8 @@ mod open;
 use std::sync::Arc;
 
 use batch::{
-    Batch, BatchBuilder, Bitmap, Cell, Column, ColumnBuilder, Edit, Encoding, Failures, FieldPath,
-    FieldRead, JsonWriter, Source, Stream, Value, json,
+    Batch, Bitmap, Cell, Column, ColumnBuilder, Edit, Failures, FieldPath, FieldRead, JsonWriter,
+    Value, json,
 };
 use component::{Build, BuildContext, Example, Order, Processor, Spec, parse};
 use config::{ConfigError, Count, Node, Period, Positional, Positive};
@@ -16,9 +16,10 @@ use expr::{EventTimes, Expr};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::derived::{Derived, push_event};
+use crate::derived::{Derived, event_builder, push_event};
 use crate::names::{field, overlap};
 use crate::remembered::{default_max_keys, default_time, max_keys, write_values};
+use crate::text::plain_cell;
 use open::{Ended, Group, OpenGroups};
 
 const TAG: &str = "_reducetimeout";
@@ -345,10 +346,7 @@ impl Reduce {
             return;
         }
         let ended = std::mem::take(&mut self.ended);
-        let mut builder =
-            BatchBuilder::new(Encoding::Json, behind.host(), behind.received(), false);
-        builder.stream(&Arc::new(Stream::new(0, Source::Generated)));
-        builder.dotted_keys();
+        let mut builder = event_builder(behind.host(), behind.received());
         let mut columns: Vec<ColumnBuilder> = self
             .kept
             .iter()
@@ -412,15 +410,13 @@ fn set_json(column: &mut ColumnBuilder, row: usize, values: &[u8], is_list: bool
         return column.set(row, Cell::Json(span));
     }
     let cell = match json::kind(values) {
-        json::Kind::Null => Cell::Null,
-        json::Kind::Bool => Cell::Bool(values == b"true"),
-        json::Kind::Number => Cell::Number(column.append(|out| out.extend_from_slice(values))),
         json::Kind::String => {
             let body = &values[1..values.len() - 1];
             Cell::Text(column.append(|out| json::unescape(body, out)))
         }
-        json::Kind::Object | json::Kind::Array => {
-            Cell::Json(column.append(|out| out.extend_from_slice(values)))
+        kind => {
+            let span = column.append(|out| out.extend_from_slice(values));
+            plain_cell(kind, values, span)
         }
     };
     column.set(row, cell);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use hashbrown::HashMap;
 
-use crate::remembered::SENSELESS;
+use crate::remembered::{SENSELESS, SavedBytes, save_text};
 
 const VERSION: u64 = 1;
 
@@ -159,8 +159,7 @@ impl OpenGroups {
             }
             let values = group.values.iter().map(|values| &values[..]);
             for text in [&key[..], &group.text].into_iter().chain(values) {
-                out.extend((text.len() as u64).to_le_bytes());
-                out.extend_from_slice(text);
+                save_text(text, &mut out);
             }
         }
         out
@@ -168,61 +167,45 @@ impl OpenGroups {
 
     /// What was saved with the same settings, for so many fields.
     pub fn restore(saved: &[u8], fields: usize) -> Result<Self, String> {
-        let mut saved = Saved(saved);
+        let mut saved = SavedBytes(saved);
         if saved.number() != Some(VERSION) {
             return Err("it was kept by a later version of Millpond".to_owned());
         }
-        saved.groups(fields).ok_or_else(|| SENSELESS.to_owned())
+        read_groups(&mut saved, fields).ok_or_else(|| SENSELESS.to_owned())
     }
 }
 
-struct Saved<'s>(&'s [u8]);
-
-impl Saved<'_> {
-    fn number(&mut self) -> Option<u64> {
-        let (number, rest) = self.0.split_first_chunk()?;
-        self.0 = rest;
-        Some(u64::from_le_bytes(*number))
-    }
-
-    fn text(&mut self) -> Option<&[u8]> {
-        let len = usize::try_from(self.number()?).ok()?;
-        let (text, rest) = self.0.split_at_checked(len)?;
-        self.0 = rest;
-        Some(text)
-    }
-
-    fn groups(&mut self, fields: usize) -> Option<OpenGroups> {
-        let mut open = OpenGroups {
-            next: self.number()?,
-            reached: self.number()?.cast_signed(),
-            ..OpenGroups::default()
-        };
-        while !self.0.is_empty() {
-            let number = self.number()?;
-            let events = self.number()?;
-            let earliest = self.number()?.cast_signed();
-            let latest = self.number()?.cast_signed();
-            let id_len = usize::try_from(self.number()?).ok()?;
-            let key: Box<[u8]> = self.text()?.into();
-            let text: Box<[u8]> = self.text()?.into();
-            let values = (0..fields).map(|_| self.text().map(<[u8]>::to_vec));
-            let values = values.collect::<Option<Vec<_>>>()?;
-            if id_len > text.len() {
-                return None;
-            }
-            open.due.insert((latest, number), key.clone());
-            let group = Group {
-                text,
-                id_len,
-                events,
-                earliest,
-                latest,
-                values,
-                number,
-            };
-            open.groups.insert(key, group);
+/// The groups that were saved, behind the version.
+fn read_groups(saved: &mut SavedBytes<'_>, fields: usize) -> Option<OpenGroups> {
+    let mut open = OpenGroups {
+        next: saved.number()?,
+        reached: saved.number()?.cast_signed(),
+        ..OpenGroups::default()
+    };
+    while !saved.0.is_empty() {
+        let number = saved.number()?;
+        let events = saved.number()?;
+        let earliest = saved.number()?.cast_signed();
+        let latest = saved.number()?.cast_signed();
+        let id_len = saved.len()?;
+        let key: Box<[u8]> = saved.text()?.into();
+        let text: Box<[u8]> = saved.text()?.into();
+        let values = (0..fields).map(|_| saved.text().map(<[u8]>::to_vec));
+        let values = values.collect::<Option<Vec<_>>>()?;
+        if id_len > text.len() {
+            return None;
         }
-        Some(open)
+        open.due.insert((latest, number), key.clone());
+        let group = Group {
+            text,
+            id_len,
+            events,
+            earliest,
+            latest,
+            values,
+            number,
+        };
+        open.groups.insert(key, group);
     }
+    Some(open)
 }

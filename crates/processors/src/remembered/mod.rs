@@ -135,3 +135,45 @@ pub(crate) fn saved_parts<const HEAD: usize, const EACH: usize>(
         _ => Err(SENSELESS.to_owned()),
     }
 }
+
+/// What was saved, read from its front. Every function gives nothing where there is not enough left.
+pub(crate) struct SavedBytes<'s>(pub &'s [u8]);
+
+impl<'s> SavedBytes<'s> {
+    pub fn bytes(&mut self, len: usize) -> Option<&'s [u8]> {
+        let (taken, rest) = self.0.split_at_checked(len)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    pub fn byte(&mut self) -> Option<u8> {
+        self.bytes(1).map(|byte| byte[0])
+    }
+
+    pub fn number(&mut self) -> Option<u64> {
+        let bytes = self.bytes(8)?.try_into().ok()?;
+        Some(u64::from_le_bytes(bytes))
+    }
+
+    pub fn wide(&mut self) -> Option<i128> {
+        let bytes = self.bytes(16)?.try_into().ok()?;
+        Some(i128::from_le_bytes(bytes))
+    }
+
+    /// A length that fits into memory.
+    pub fn len(&mut self) -> Option<usize> {
+        usize::try_from(self.number()?).ok()
+    }
+
+    /// What [`save_text`] wrote.
+    pub fn text(&mut self) -> Option<&'s [u8]> {
+        let len = self.len()?;
+        self.bytes(len)
+    }
+}
+
+/// Appends a text behind its length.
+pub(crate) fn save_text(text: &[u8], out: &mut Vec<u8>) {
+    out.extend((text.len() as u64).to_le_bytes());
+    out.extend_from_slice(text);
+}

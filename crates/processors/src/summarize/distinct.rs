@@ -83,7 +83,7 @@ impl Distinct {
     }
 
     /// Takes what [`Distinct::save`] wrote; none where it makes no sense.
-    pub fn restore(saved: &mut super::Saved<'_>) -> Option<Self> {
+    pub fn restore(saved: &mut crate::remembered::SavedBytes<'_>) -> Option<Self> {
         match saved.number()? {
             u64::MAX => Some(Self::Registers(saved.bytes(REGISTERS)?.into())),
             len if len as usize <= EXACT_MAX => {
@@ -119,7 +119,7 @@ mod tests {
                 assert!(error < 0.05, "{} for {count}", distinct.count());
                 let mut saved = Vec::new();
                 distinct.save(&mut saved);
-                let restored = Distinct::restore(&mut super::super::Saved(&saved));
+                let restored = Distinct::restore(&mut crate::remembered::SavedBytes(&saved));
                 assert_eq!(restored.as_ref(), Some(&distinct));
             }
         }

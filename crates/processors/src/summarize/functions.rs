@@ -5,10 +5,10 @@ use std::cmp::Ordering;
 use batch::{Cell, FieldPath, Value};
 use config::{ConfigError, Node};
 
-use super::Saved;
 use super::distinct::Distinct;
 use super::sketch::Sketch;
 use crate::names;
+use crate::remembered::SavedBytes;
 
 /// What is worked out, and of which fields.
 #[derive(Debug, Clone, Default)]
@@ -283,7 +283,7 @@ impl Work {
     }
 
     /// Takes what [`Work::save`] wrote of the same function.
-    pub fn restore(&mut self, saved: &mut Saved<'_>) -> Option<()> {
+    pub fn restore(&mut self, saved: &mut SavedBytes<'_>) -> Option<()> {
         match self {
             Self::Count(count) => *count = saved.number()?,
             Self::Sum(sum) => {

@@ -413,28 +413,3 @@ fn set_key(columns: &mut [ColumnBuilder], row: usize, mut key: &[u8]) {
         column.set(row, cell);
     }
 }
-
-/// What was saved and is to be read, from the front.
-struct Saved<'s>(&'s [u8]);
-
-impl<'s> Saved<'s> {
-    fn bytes(&mut self, len: usize) -> Option<&'s [u8]> {
-        let (taken, rest) = self.0.split_at_checked(len)?;
-        self.0 = rest;
-        Some(taken)
-    }
-
-    fn byte(&mut self) -> Option<u8> {
-        self.bytes(1).map(|byte| byte[0])
-    }
-
-    fn number(&mut self) -> Option<u64> {
-        let bytes = self.bytes(8)?.try_into().ok()?;
-        Some(u64::from_le_bytes(bytes))
-    }
-
-    fn wide(&mut self) -> Option<i128> {
-        let bytes = self.bytes(16)?.try_into().ok()?;
-        Some(i128::from_le_bytes(bytes))
-    }
-}

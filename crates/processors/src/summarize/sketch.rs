@@ -158,7 +158,7 @@ impl Sketch {
     }
 
     /// Takes what [`Sketch::save`] wrote; none where it makes no sense.
-    pub fn restore(saved: &mut super::Saved<'_>) -> Option<Self> {
+    pub fn restore(saved: &mut crate::remembered::SavedBytes<'_>) -> Option<Self> {
         let [zeros, count, min, max] = [(); 4].map(|()| saved.number());
         let mut buckets = || {
             let first = saved.number()?.cast_signed().try_into().ok()?;
@@ -221,6 +221,9 @@ mod tests {
         assert_eq!(one.quantile(0.99), other.quantile(0.99));
         let mut saved = Vec::new();
         one.save(&mut saved);
-        assert_eq!(Sketch::restore(&mut super::super::Saved(&saved)), Some(one));
+        assert_eq!(
+            Sketch::restore(&mut crate::remembered::SavedBytes(&saved)),
+            Some(one)
+        );
     }
 }

@@ -3,9 +3,10 @@
 //! A window is open until the time of events has gone beyond its end by the lateness. That time is the latest one of any event, but no later than the event was received: one with a
 //! time in the future closes nothing before its time.
 
-use crate::remembered::{Fingerprint, Fingerprinted, SENSELESS, SipKey, SlotTable};
+use crate::remembered::{
+    Fingerprint, Fingerprinted, SENSELESS, SavedBytes, SipKey, SlotTable, save_text,
+};
 
-use super::Saved;
 use super::functions::{Plan, Work};
 
 const VERSION: u64 = 1;
@@ -259,8 +260,7 @@ impl Windows {
             number(&mut out, window.groups.len() as u64);
             for group in &window.groups {
                 let key = &window.keys[group.key.0..group.key.1];
-                number(&mut out, key.len() as u64);
-                out.extend_from_slice(key);
+                save_text(key, &mut out);
             }
             window.works.iter().for_each(|work| work.save(&mut out));
             out.push(u8::from(!window.others.is_empty()));
@@ -271,7 +271,7 @@ impl Windows {
 
     /// Goes on from what was saved with the same settings.
     pub fn restore(&mut self, plan: &Plan, saved: &[u8]) -> Result<(), String> {
-        let mut saved = Saved(saved);
+        let mut saved = SavedBytes(saved);
         if saved.number() != Some(VERSION) {
             return Err("it was kept by a later version of Millpond".to_owned());
         }
@@ -284,7 +284,7 @@ impl Windows {
         Ok(())
     }
 
-    fn read(&mut self, plan: &Plan, saved: &mut Saved<'_>) -> Option<()> {
+    fn read(&mut self, plan: &Plan, saved: &mut SavedBytes<'_>) -> Option<()> {
         self.reached = saved.number()?.cast_signed();
         self.closed = saved.number()?.cast_signed();
         for _ in 0..saved.number()? {
@@ -293,32 +293,27 @@ impl Windows {
             window.times = (earliest?.cast_signed(), latest?.cast_signed());
             let groups = saved.number()?;
             for _ in 0..groups {
-                let len = usize::try_from(saved.number()?).ok()?;
-                let key = saved.bytes(len)?;
+                let key = saved.text()?;
                 window.add_group(self.secret.hash(key), key);
             }
-            let mut read = |works: &mut Vec<Work>| {
-                for mut work in plan.begin() {
-                    work.restore(saved)?;
-                    works.push(work);
-                }
-                Some(())
-            };
             for _ in 0..groups {
-                read(&mut window.works)?;
+                read_works(plan, saved, &mut window.works)?;
             }
-            let mut others = Vec::new();
-            let has_others = saved.byte()? != 0;
-            if has_others {
-                for mut work in plan.begin() {
-                    work.restore(saved)?;
-                    others.push(work);
-                }
+            if saved.byte()? != 0 {
+                read_works(plan, saved, &mut window.others)?;
             }
-            window.others = others;
             self.groups += window.groups.len();
             self.open.push(window);
         }
         Some(())
     }
+}
+
+/// Adds what each task had of one group.
+fn read_works(plan: &Plan, saved: &mut SavedBytes<'_>, works: &mut Vec<Work>) -> Option<()> {
+    for mut work in plan.begin() {
+        work.restore(saved)?;
+        works.push(work);
+    }
+    Some(())
 }
