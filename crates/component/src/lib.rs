@@ -13,6 +13,7 @@
 //! | [`kept`] | sockets that stay open while another configuration takes the place of the one that runs |
 //! | [`metrics`] | counters of an operator |
 //! | [`ledger`] | what became of every file |
+//! | [`series`] | metrics that processors make of events |
 //! | [`standard`] | whether standard input and output can be used |
 //! | [`thread`] | threads for blocking work |
 //! | [`words`] | numbers in messages |
@@ -28,6 +29,7 @@ pub mod output;
 pub mod own;
 pub mod phase;
 pub mod processor;
+pub mod series;
 pub mod settings;
 pub mod spec;
 pub mod standard;

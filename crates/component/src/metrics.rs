@@ -2,9 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+
+use crate::series::Metric;
 
 /// Counters of one input, processor or output. All only grow.
 #[derive(Debug, Default)]
@@ -19,6 +22,8 @@ pub struct OperatorMetrics {
     busy_ns: AtomicU64,
     waits: Mutex<Waits>,
     named: Mutex<BTreeMap<&'static str, u64>>,
+    /// What the operator measures of events.
+    metric: OnceLock<Arc<Metric>>,
 }
 
 /// Waits: those that are over, and those under way so far.
@@ -152,6 +157,16 @@ impl OperatorMetrics {
         let mut waits = self.waits.lock();
         waits.count();
         waits.time
+    }
+
+    /// The operator makes this metric of events.
+    pub fn makes(&self, metric: Arc<Metric>) {
+        let _ = self.metric.set(metric);
+    }
+
+    /// The metric that the operator makes of events.
+    pub fn metric(&self) -> Option<Arc<Metric>> {
+        self.metric.get().cloned()
     }
 
     /// Adds to a named counter. Names are lower-case words joined by underscores, in reports and in metrics alike.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use batch::{Batch, Bitmap, Failures, FieldRead};
 
 use crate::diagnostics::Warning;
+use crate::series::Metric;
 
 /// Whether a processor needs the batches in sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,6 +81,14 @@ pub trait Processor: Fork + Send {
     fn restore(&mut self, _saved: &[u8]) -> Result<(), String> {
         Ok(())
     }
+
+    /// The metric that it makes of events, which all instances share. Asked once, at the start.
+    fn metric(&self) -> Option<Arc<Metric>> {
+        None
+    }
+
+    /// Adds to its metric what it measured of the last batch. Called unless the batch was handled before, as for an output that lags behind.
+    fn measure(&mut self) {}
 
     /// Named counters beside the events that the engine counts itself, such as cache hits, since the last call.
     fn take_counters(&mut self) -> Vec<(&'static str, u64)> {

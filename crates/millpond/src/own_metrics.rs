@@ -1,7 +1,10 @@
 //! The documents of the input `metrics`: what `/api/v1/stats` tells, one thing each.
 
+use std::collections::BTreeMap;
+
 use component::Own;
 use component::own::LogTails;
+use component::series::{Metric, MetricKind, SampleValue};
 use pipeline::View;
 use pipeline::view::PipelineView;
 use serde::Serialize;
@@ -16,6 +19,7 @@ pub fn own(view: &View, host: &str, tails: &LogTails) -> Own {
     let all = move || {
         let mut documents = vec![of("process", None, &process.stats())];
         for pipeline in view.look(false) {
+            documents.extend(of_events(&pipeline));
             documents.extend(of_pipeline(pipeline));
         }
         let document = |it: Value| json!({ "host": { "name": host }, "millpond": it }).to_string();
@@ -45,6 +49,43 @@ fn of(kind: &str, pipeline: Option<&str>, stats: &impl Serialize) -> Value {
         }
     }
     object
+}
+
+/// What the processors of a pipeline measure of events, a document for each series.
+fn of_events(pipeline: &PipelineView) -> Vec<Value> {
+    let operators = pipeline.operators.iter();
+    let metrics = operators.filter_map(|it| Some((&*it.name, it.metric.as_ref()?)));
+    metrics
+        .flat_map(|(operator, metric)| of_metric(&pipeline.name, operator, metric))
+        .collect()
+}
+
+fn of_metric(pipeline: &str, operator: &str, metric: &Metric) -> Vec<Value> {
+    let definition = metric.definition();
+    let documents = metric.samples().into_iter().map(|sample| {
+        let labels = definition.labels.iter().cloned().zip(sample.labels);
+        let mut object = json!({
+            "kind": "metric",
+            "pipeline": pipeline,
+            "operator": operator,
+            "name": definition.name,
+            "type": definition.kind.word(),
+            "labels": labels.collect::<BTreeMap<_, _>>(),
+        });
+        match (sample.value, &definition.kind) {
+            (SampleValue::Distribution { sum, buckets }, MetricKind::Histogram(bounds)) => {
+                object["sum"] = sum.into();
+                object["count"] = buckets.iter().sum::<u64>().into();
+                object["bounds"] = bounds.clone().into();
+                object["bucket_counts"] = buckets.into();
+            }
+            (SampleValue::Distribution { sum: value, .. } | SampleValue::Number(value), _) => {
+                object["value"] = value.into();
+            }
+        }
+        object
+    });
+    documents.collect()
 }
 
 fn of_pipeline(pipeline: PipelineView) -> Vec<Value> {

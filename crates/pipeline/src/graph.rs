@@ -17,6 +17,7 @@ use serde::de::DeserializeOwned;
 use crate::dry::dry;
 use crate::links::Links;
 use crate::loops::Loops;
+use crate::measured::Measured;
 use crate::registry::Registry;
 use crate::settings::{
     InputSettings, LETTERS_SIZE_MIN, OnFailure, OutputSettings, ProcessSettings, ProcessorSettings,
@@ -95,6 +96,7 @@ impl Graph {
             queues: BTreeMap::new(),
             links: Links::default(),
             loops: Loops::default(),
+            measured: Measured::default(),
         };
         let mut pipelines = entries
             .iter()
@@ -156,6 +158,7 @@ struct Builder<'a> {
     queues: BTreeMap<PathBuf, String>,
     links: Links,
     loops: Loops,
+    measured: Measured,
 }
 
 impl Builder<'_> {
@@ -345,7 +348,7 @@ impl Builder<'_> {
     /// Builds processors. One without a name has the component's, and its number among those of its kind from the second on.
     /// Those of an output come after the pipeline's own, `before`.
     fn stages(
-        &self,
+        &mut self,
         nodes: &[Node],
         on_failure: OnFailure,
         before: &[StageNode],
@@ -363,6 +366,11 @@ impl Builder<'_> {
             stage.component.place(all);
             let number = stages.len() + 1;
             stage.component.stand_at(&format!("{place}/{number}"));
+            if let Some(metric) = stage.component.metric() {
+                let pipeline = place.split('/').next().unwrap_or(place);
+                let at = node.nearest(&format!("{}.metric", stage.kind));
+                self.measured.add(metric, pipeline, at)?;
+            }
             if !stage.is_named {
                 stage.name = match same {
                     0 => stage.kind.to_owned(),

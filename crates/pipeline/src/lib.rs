@@ -30,6 +30,7 @@ mod intake;
 pub mod lane;
 mod links;
 mod loops;
+mod measured;
 mod nodes;
 mod own_runtime;
 mod queues;

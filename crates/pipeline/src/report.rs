@@ -1,10 +1,12 @@
 //! What a run did.
 
 use std::fmt::{self, Write};
+use std::sync::Arc;
 use std::time::Duration;
 
 pub use component::Role;
 use component::metrics::Snapshot;
+use component::series::{Metric, SampleValue};
 use component::{Component, FileLedger, grouped};
 
 use crate::usage::Usage;
@@ -85,6 +87,8 @@ pub struct OperatorReport {
     pub name: String,
     /// Its counters.
     pub counts: Snapshot,
+    /// What it measures of events.
+    pub metric: Option<Arc<Metric>>,
 }
 
 impl Report {
@@ -119,6 +123,7 @@ impl Report {
                 let _ = writeln!(text, "pipeline {}", pipeline.name);
             }
             pipeline.write_table(&mut text);
+            pipeline.write_metrics(&mut text);
             if !pipeline.files.is_empty() {
                 text.push_str(&file_table(&pipeline.files, FILES_SHOWN));
             }
@@ -126,6 +131,9 @@ impl Report {
         text
     }
 }
+
+/// Series of a metric that a report shows at most.
+const SERIES_SHOWN: usize = 50;
 
 /// Rows of files that a report shows at most.
 const FILES_SHOWN: usize = 50;
@@ -252,6 +260,38 @@ impl PipelineReport {
                 format!("  ({})", named.join(", "))
             };
             line(&cells, &note);
+        }
+    }
+
+    /// What processors measured of events.
+    fn write_metrics(&self, text: &mut String) {
+        for metric in self.operators.iter().filter_map(|it| it.metric.as_ref()) {
+            let definition = metric.definition();
+            let samples = metric.samples();
+            for sample in samples.iter().take(SERIES_SHOWN) {
+                text.push_str(&definition.name);
+                let labels = definition.labels.iter().zip(&sample.labels);
+                for (index, (name, value)) in labels.enumerate() {
+                    let before = if index == 0 { "{" } else { "," };
+                    let _ = write!(text, "{before}{name}={value:?}");
+                }
+                let after = if definition.labels.is_empty() {
+                    ""
+                } else {
+                    "}"
+                };
+                let _ = match &sample.value {
+                    SampleValue::Number(number) => writeln!(text, "{after} {number}"),
+                    SampleValue::Distribution { sum, buckets } => {
+                        let count: u64 = buckets.iter().sum();
+                        writeln!(text, "{after} count {count} sum {sum}")
+                    }
+                };
+            }
+            if samples.len() > SERIES_SHOWN {
+                let more = grouped((samples.len() - SERIES_SHOWN) as u64);
+                let _ = writeln!(text, "{} … and {more} more", definition.name);
+            }
         }
     }
 }

@@ -464,6 +464,7 @@ impl Running {
             role: component.role,
             name: component.name.to_string(),
             counts: metrics.snapshot(),
+            metric: metrics.metric(),
         });
         PipelineReport {
             name: self.name.clone(),

@@ -209,6 +209,7 @@ pub fn make_stages(
         );
         findings.would_bury = node.would_bury;
         let makes_at_end = node.component.makes_at_end();
+        let metric = node.component.metric();
         let mut ordered = None;
         match node.order {
             Order::Stateless => {
@@ -223,7 +224,10 @@ pub fn make_stages(
             Some(output) => format!("{output}/{}", node.name),
         };
         let diagnostics = diagnostics.for_component(Role::Processor, &name);
-        let metrics = Arc::default();
+        let metrics = Arc::<OperatorMetrics>::default();
+        if let Some(metric) = metric {
+            metrics.makes(metric);
+        }
         let shared = Arc::new(SharedStage {
             is_named: node.is_named,
             kind: node.kind,
@@ -504,6 +508,9 @@ impl SharedStage {
                 buried: None,
                 derived,
             };
+        }
+        if !rows.is_empty() {
+            processor.measure();
         }
         self.count_derived(&derived);
         self.metrics.failures(failures.rows().len());

@@ -475,6 +475,7 @@ mod tests {
                     role,
                     name: name.to_owned(),
                     counts: counts(times),
+                    metric: None,
                 })
                 .collect();
             let usage = Usage {

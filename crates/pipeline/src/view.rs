@@ -275,6 +275,7 @@ impl Viewed {
                 role: component.role,
                 name: component.name.to_string(),
                 counts,
+                metric: metrics.metric(),
             }
         });
         let ledgers = self.ledgers.iter().filter(|_| with_files);

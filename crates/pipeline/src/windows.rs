@@ -149,6 +149,7 @@ impl Counted {
                     role: now.role,
                     name: now.name.clone(),
                     counts: now.counts.since(&then.counts),
+                    metric: None,
                 })
                 .collect(),
         }
@@ -187,6 +188,7 @@ mod tests {
                 events_in: seconds,
                 ..Snapshot::default()
             },
+            metric: None,
         };
         let counted = Counted {
             own: Snapshot::default(),

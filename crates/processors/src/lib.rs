@@ -27,8 +27,10 @@ mod leef;
 mod literal;
 mod logfmt;
 mod lookup;
+mod metric;
 mod names;
 mod nest;
+mod number;
 mod object_cache;
 mod object_lookup;
 mod redact;
@@ -77,6 +79,7 @@ pub static SPECS: &[Spec] = &[
     leef::SPEC,
     logfmt::SPEC,
     lookup::SPEC,
+    metric::SPEC,
     nest::SPEC,
     redact::SPEC,
     reduce::SPEC,

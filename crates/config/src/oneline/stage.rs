@@ -549,6 +549,7 @@ fn meant(name: &str) -> Option<&'static str> {
         "decode_json" | "jq" | "parse_json" => "json",
         "decode_logfmt" | "parse_logfmt" => "logfmt",
         "parse_kv" | "keyvalue" | "key_value" => "kv",
+        "counter" | "gauge" | "histogram" | "log_to_metric" | "log_to_metrics" => "metric",
         "parse" | "regex" => "grok",
         "tokenize" => "dissect",
         "timestamp" | "parse_date" => "date",

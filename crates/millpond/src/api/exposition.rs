@@ -24,17 +24,19 @@ pub enum Kind {
     Gauge,
     /// Facts in labels.
     Info,
+    /// Values in buckets.
+    Histogram,
 }
 
 /// A family of metrics.
-pub struct Family {
+pub struct Family<'a> {
     /// Its name, without what the formats put behind those of counters and facts.
-    pub name: &'static str,
+    pub name: &'a str,
     pub kind: Kind,
     /// The unit that the name ends with; empty where there is none.
-    pub unit: &'static str,
+    pub unit: &'a str,
     /// One sentence.
-    pub help: &'static str,
+    pub help: &'a str,
 }
 
 impl Format {
@@ -96,7 +98,7 @@ impl Exposition {
     }
 
     /// Begins a family, whose samples follow.
-    pub fn family(&mut self, family: &Family) {
+    pub fn family(&mut self, family: &Family<'_>) {
         let Family {
             name,
             kind,
@@ -109,7 +111,7 @@ impl Exposition {
         );
         let suffix = match kind {
             Kind::Counter => "_total",
-            Kind::Gauge => "",
+            Kind::Gauge | Kind::Histogram => "",
             Kind::Info => "_info",
         };
         self.sample.clear();
@@ -119,8 +121,12 @@ impl Exposition {
             (Format::OpenMetrics, Kind::Info) => (*name, "info"),
             (Format::Prometheus, Kind::Counter) => (&*self.sample, "counter"),
             (_, Kind::Gauge | Kind::Info) => (&*self.sample, "gauge"),
+            (_, Kind::Histogram) => (*name, "histogram"),
         };
-        let _ = writeln!(self.text, "# HELP {named} {help}");
+        let _ = write!(self.text, "# HELP {named} ");
+        // Only OpenMetrics has escaped quotes here.
+        escape(&mut self.text, help, self.format == Format::OpenMetrics);
+        self.text.push('\n');
         let _ = writeln!(self.text, "# TYPE {named} {kind}");
         if self.format == Format::OpenMetrics && !unit.is_empty() {
             let _ = writeln!(self.text, "# UNIT {named} {unit}");
@@ -129,19 +135,18 @@ impl Exposition {
 
     /// A sample of the family.
     pub fn sample(&mut self, labels: &[(&str, &str)], value: impl Display) {
+        self.sample_of("", labels, value);
+    }
+
+    /// A sample of the family whose name has something behind it.
+    fn sample_of(&mut self, suffix: &str, labels: &[(&str, &str)], value: impl Display) {
         self.text.push_str(&self.sample);
+        self.text.push_str(suffix);
         for (place, (name, value)) in labels.iter().enumerate() {
             self.text.push(if place == 0 { '{' } else { ',' });
             self.text.push_str(name);
             self.text.push_str("=\"");
-            for letter in value.chars() {
-                match letter {
-                    '\\' => self.text.push_str("\\\\"),
-                    '"' => self.text.push_str("\\\""),
-                    '\n' => self.text.push_str("\\n"),
-                    letter => self.text.push(letter),
-                }
-            }
+            escape(&mut self.text, value, true);
             self.text.push('"');
         }
         if !labels.is_empty() {
@@ -150,12 +155,48 @@ impl Exposition {
         let _ = writeln!(self.text, " {value}");
     }
 
+    /// The samples of a histogram: how many values are in each bucket, up to each bound and above the last one, and their sum.
+    pub fn histogram(
+        &mut self,
+        labels: &[(&str, &str)],
+        bounds: &[f64],
+        buckets: &[u64],
+        sum: f64,
+    ) {
+        let bound = |bound: &f64| match self.format {
+            Format::Prometheus => bound.to_string(),
+            // Its canonical numbers have a point or an exponent.
+            Format::OpenMetrics => format!("{bound:?}"),
+        };
+        let bounds = bounds.iter().map(bound).chain(["+Inf".to_owned()]);
+        let bounds: Vec<String> = bounds.collect();
+        let mut count = 0;
+        for (bound, bucket) in bounds.iter().zip(buckets) {
+            count += bucket;
+            let labels = [labels, &[("le", bound)]].concat();
+            self.sample_of("_bucket", &labels, count);
+        }
+        self.sample_of("_sum", labels, sum);
+        self.sample_of("_count", labels, count);
+    }
+
     /// The whole text.
     pub fn finish(mut self) -> String {
         if self.format == Format::OpenMetrics {
             self.text.push_str("# EOF\n");
         }
         self.text
+    }
+}
+
+fn escape(text: &mut String, raw: &str, quotes: bool) {
+    for letter in raw.chars() {
+        match letter {
+            '\\' => text.push_str("\\\\"),
+            '"' if quotes => text.push_str("\\\""),
+            '\n' => text.push_str("\\n"),
+            letter => text.push(letter),
+        }
     }
 }
 
@@ -188,6 +229,13 @@ mod tests {
             help: "Build.",
         });
         exposition.sample(&[("version", "1")], 1);
+        exposition.family(&Family {
+            name: "a_took",
+            kind: Kind::Histogram,
+            unit: "",
+            help: "A \"\\\".",
+        });
+        exposition.histogram(&[("x", "y")], &[0.5, 1.0], &[2, 0, 1], 5.25);
         exposition.finish()
     }
 
@@ -196,12 +244,16 @@ mod tests {
         let expected = "# HELP a_cpu_seconds_total CPU time.\n# TYPE a_cpu_seconds_total counter\n\
             a_cpu_seconds_total{name=\"a\\\"b\\\\c\\nd\",x=\"\"} 1.5\n\
             # HELP a_depth Depth.\n# TYPE a_depth gauge\na_depth 7\n\
-            # HELP a_build_info Build.\n# TYPE a_build_info gauge\na_build_info{version=\"1\"} 1\n";
+            # HELP a_build_info Build.\n# TYPE a_build_info gauge\na_build_info{version=\"1\"} 1\n\
+            # HELP a_took A \"\\\\\".\n# TYPE a_took histogram\na_took_bucket{x=\"y\",le=\"0.5\"} 2\na_took_bucket{x=\"y\",le=\"1\"} 2\n\
+            a_took_bucket{x=\"y\",le=\"+Inf\"} 3\na_took_sum{x=\"y\"} 5.25\na_took_count{x=\"y\"} 3\n";
         assert_eq!(text(Format::Prometheus), expected);
         let expected = "# HELP a_cpu_seconds CPU time.\n# TYPE a_cpu_seconds counter\n# UNIT a_cpu_seconds seconds\n\
             a_cpu_seconds_total{name=\"a\\\"b\\\\c\\nd\",x=\"\"} 1.5\n\
             # HELP a_depth Depth.\n# TYPE a_depth gauge\na_depth 7\n\
-            # HELP a_build Build.\n# TYPE a_build info\na_build_info{version=\"1\"} 1\n# EOF\n";
+            # HELP a_build Build.\n# TYPE a_build info\na_build_info{version=\"1\"} 1\n\
+            # HELP a_took A \\\"\\\\\\\".\n# TYPE a_took histogram\na_took_bucket{x=\"y\",le=\"0.5\"} 2\na_took_bucket{x=\"y\",le=\"1.0\"} 2\n\
+            a_took_bucket{x=\"y\",le=\"+Inf\"} 3\na_took_sum{x=\"y\"} 5.25\na_took_count{x=\"y\"} 3\n# EOF\n";
         assert_eq!(text(Format::OpenMetrics), expected);
     }
 

@@ -1,10 +1,12 @@
 //! `/metrics`: every counter of the process as a family of metrics.
 
 use std::collections::BTreeMap;
+use std::iter;
 use std::time::{Duration, Instant};
 
 use component::Role;
 use component::metrics::Snapshot;
+use component::series::{Metric, MetricKind, SampleValue};
 use parking_lot::Mutex;
 use pipeline::view::{OutputState, OutputView, PipelineView};
 use pipeline::{OperatorReport, View};
@@ -17,17 +19,17 @@ const FILES_FRESH: Duration = Duration::from_secs(5);
 
 /// What a family has a sample of for each operator.
 struct OfOperators {
-    family: Family,
+    family: Family<'static>,
     value: fn(&Snapshot) -> f64,
 }
 
 /// What a family has a sample of for each pipeline.
 struct OfPipelines {
-    family: Family,
+    family: Family<'static>,
     value: fn(&PipelineView) -> Option<f64>,
 }
 
-const fn counter(name: &'static str, unit: &'static str, help: &'static str) -> Family {
+const fn counter(name: &'static str, unit: &'static str, help: &'static str) -> Family<'static> {
     let kind = Kind::Counter;
     Family {
         name,
@@ -37,7 +39,7 @@ const fn counter(name: &'static str, unit: &'static str, help: &'static str) -> 
     }
 }
 
-const fn gauge(name: &'static str, unit: &'static str, help: &'static str) -> Family {
+const fn gauge(name: &'static str, unit: &'static str, help: &'static str) -> Family<'static> {
     let kind = Kind::Gauge;
     Family {
         name,
@@ -194,43 +196,43 @@ static PIPELINES: [OfPipelines; 9] = [
     },
 ];
 
-const OCCURRENCES: Family = counter(
+const OCCURRENCES: Family<'static> = counter(
     "millpond_operator_occurrences",
     "",
     "What happened at an operator, by kind, such as retries or refused connections.",
 );
-const CONNECTIONS: Family = gauge(
+const CONNECTIONS: Family<'static> = gauge(
     "millpond_input_connections",
     "",
     "Connections of clients that are open.",
 );
-const IN_FLIGHT: Family = gauge(
+const IN_FLIGHT: Family<'static> = gauge(
     "millpond_output_requests_in_flight",
     "",
     "Requests that were sent and not answered.",
 );
-const WAITING: Family = gauge(
+const WAITING: Family<'static> = gauge(
     "millpond_output_requests_waiting",
     "",
     "Requests that wait to be sent, or to be sent again.",
 );
-const PAUSED: Family = gauge(
+const PAUSED: Family<'static> = gauge(
     "millpond_output_paused",
     "",
     "1 where the output waits before it tries again.",
 );
-const FAILED: Family = gauge(
+const FAILED: Family<'static> = gauge(
     "millpond_output_failed",
     "",
     "1 where the output has failed for good.",
 );
-const FILES: Family = gauge("millpond_input_files", "", "Files that an input knows.");
-const FILE_LAG: Family = gauge(
+const FILES: Family<'static> = gauge("millpond_input_files", "", "Files that an input knows.");
+const FILE_LAG: Family<'static> = gauge(
     "millpond_input_file_lag_bytes",
     "bytes",
     "Bytes of the files of an input that are not read yet.",
 );
-const FILE_AGE: Family = gauge(
+const FILE_AGE: Family<'static> = gauge(
     "millpond_input_file_lag_seconds",
     "seconds",
     "How long something has been in a file of the input that is not read yet: the longest.",
@@ -290,6 +292,7 @@ impl MetricsPage {
         });
         of_outputs(&mut text, &pipelines);
         self.of_files(&mut text, view);
+        of_events(&mut text, &pipelines);
         text.finish()
     }
 
@@ -298,7 +301,7 @@ impl MetricsPage {
         let is_fresh = |(at, _): &(Instant, Files)| at.elapsed() < FILES_FRESH;
         let known = last.take().filter(is_fresh);
         let (at, files) = known.unwrap_or_else(|| (Instant::now(), files(view)));
-        let families: [(Family, Value<FilesOfInput>); 3] = [
+        let families: [(Family<'static>, Value<FilesOfInput>); 3] = [
             (FILES, |of| of.files),
             (FILE_LAG, |of| of.lag_bytes),
             (FILE_AGE, |of| of.lag_seconds),
@@ -332,7 +335,7 @@ fn of_process(text: &mut Exposition, process: &Process) {
     let stats = process.stats();
     let since = process.started().duration_since(std::time::UNIX_EPOCH);
     let started = since.map_or(0.0, |since| since.as_secs_f64());
-    let mut one = |family: Family, value: f64| {
+    let mut one = |family: Family<'_>, value: f64| {
         text.family(&family);
         text.sample(&[], value);
     };
@@ -373,7 +376,7 @@ fn of_process(text: &mut Exposition, process: &Process) {
 }
 
 fn of_outputs(text: &mut Exposition, pipelines: &[PipelineView]) {
-    let families: [(Family, Value<OutputView>); 4] = [
+    let families: [(Family<'static>, Value<OutputView>); 4] = [
         (IN_FLIGHT, |output| output.in_flight),
         (WAITING, |output| output.waiting),
         (PAUSED, |output| {
@@ -389,6 +392,50 @@ fn of_outputs(text: &mut Exposition, pipelines: &[PipelineView]) {
             for output in &pipeline.outputs {
                 let labels = [("pipeline", &*pipeline.name), ("output", &*output.name)];
                 text.sample(&labels, value(output));
+            }
+        }
+    }
+}
+
+/// What processors measure of events.
+fn of_events(text: &mut Exposition, pipelines: &[PipelineView]) {
+    let mut families: BTreeMap<&str, Vec<(&str, &Metric)>> = BTreeMap::new();
+    for pipeline in pipelines {
+        for metric in pipeline
+            .operators
+            .iter()
+            .filter_map(|it| it.metric.as_ref())
+        {
+            let of_name = families.entry(&metric.definition().name).or_default();
+            of_name.push((&pipeline.name, metric));
+        }
+    }
+    for (name, metrics) in families {
+        let first = metrics[0].1.definition();
+        text.family(&Family {
+            name,
+            kind: match first.kind {
+                MetricKind::Counter => Kind::Counter,
+                MetricKind::Gauge => Kind::Gauge,
+                MetricKind::Histogram(_) => Kind::Histogram,
+            },
+            unit: "",
+            help: &first.help,
+        });
+        for (pipeline, metric) in metrics {
+            let definition = metric.definition();
+            for sample in metric.samples() {
+                let own = definition.labels.iter().zip(&sample.labels);
+                let labels: Vec<(&str, &str)> = iter::once(("pipeline", pipeline))
+                    .chain(own.map(|(name, value)| (&**name, &**value)))
+                    .collect();
+                match (&sample.value, &definition.kind) {
+                    (SampleValue::Distribution { sum, buckets }, MetricKind::Histogram(bounds)) => {
+                        text.histogram(&labels, bounds, buckets, *sum);
+                    }
+                    (SampleValue::Distribution { sum, .. }, _) => text.sample(&labels, sum),
+                    (SampleValue::Number(number), _) => text.sample(&labels, number),
+                }
             }
         }
     }

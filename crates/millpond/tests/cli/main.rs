@@ -39,6 +39,7 @@ mod loki_input;
 mod loki_output;
 mod loops;
 mod main_job;
+mod measured;
 mod metrics;
 mod names;
 mod notation;

@@ -1,0 +1,69 @@
+//! Numbers that processors reckon with.
+
+use std::cmp::Ordering;
+
+use batch::{Cell, Value};
+
+/// A number, whole as long as that is possible.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Number {
+    Int(i128),
+    Float(f64),
+}
+
+impl Number {
+    /// The number that a value is, also as a text.
+    pub fn of(value: Value<'_>) -> Option<Self> {
+        match value {
+            Value::Int(whole) => Some(Self::Int(whole.into())),
+            Value::UInt(whole) => Some(Self::Int(whole.into())),
+            Value::Float(broken) => broken.is_finite().then_some(Self::Float(broken)),
+            Value::Number(text) | Value::Text(text) => Self::parse(text),
+            _ => None,
+        }
+    }
+
+    fn parse(text: &[u8]) -> Option<Self> {
+        let digits = text.strip_prefix(b"-").unwrap_or(text);
+        if !digits.first()?.is_ascii_digit() {
+            return None;
+        }
+        if digits.len() <= 18 && digits.iter().all(u8::is_ascii_digit) {
+            let number = |whole: i64, digit: &u8| 10 * whole + i64::from(digit - b'0');
+            let whole = digits.iter().fold(0, number);
+            let is_negative = digits.len() < text.len();
+            return Some(Self::Int(if is_negative { -whole } else { whole }.into()));
+        }
+        let text = std::str::from_utf8(text).ok()?;
+        if let Ok(whole) = text.parse::<i128>() {
+            return Some(Self::Int(whole));
+        }
+        let broken: f64 = text.parse().ok()?;
+        broken.is_finite().then_some(Self::Float(broken))
+    }
+
+    pub fn order(self, other: Self) -> Ordering {
+        match (self, other) {
+            (Self::Int(one), Self::Int(other)) => one.cmp(&other),
+            _ => self.to_f64().total_cmp(&other.to_f64()),
+        }
+    }
+
+    pub fn to_f64(self) -> f64 {
+        match self {
+            Self::Int(whole) => whole as f64,
+            Self::Float(broken) => broken,
+        }
+    }
+
+    pub fn cell(self) -> Cell {
+        match self {
+            Self::Int(whole) => match (i64::try_from(whole), u64::try_from(whole)) {
+                (Ok(whole), _) => Cell::Int(whole),
+                (_, Ok(whole)) => Cell::UInt(whole),
+                _ => Cell::Float(whole as f64),
+            },
+            Self::Float(broken) => Cell::Float(broken),
+        }
+    }
+}
