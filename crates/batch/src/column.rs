@@ -277,6 +277,9 @@ impl ColumnBuilder {
         let start = self.own.len();
         self.owns = true;
         write(&mut self.own);
+        // A span cannot name more. The engine fails the events of the batch then.
+        let is_small = self.own.len() <= u32::MAX as usize;
+        assert!(is_small, "a column has at most 4 GiB of text");
         Span {
             buffer: self.buffers.len() as u32,
             start: start as u32,

@@ -22,6 +22,7 @@
 //! | [`report`], [`usage`], [`verdict`] | what a run did, what the process used, and what limited it; [`windows`]: over the last minutes |
 
 mod account;
+mod at_end;
 mod dry;
 mod findings;
 mod fleet;

@@ -9,11 +9,12 @@ use std::time::{Duration, Instant, SystemTime};
 use batch::{BatchBuilder, Budget, BufferPool, Encoding, HostInfo};
 use component::thread::{self, Work};
 use component::{
-    Activities, Component, FileLedger, InputContext, Ledger, OperatorMetrics, Phase, Phases,
-    Progress, Sink, Stop, WrittenFiles, plural_were,
+    Activities, Component, Diagnostics, FileLedger, InputContext, Ledger, OperatorMetrics, Phase,
+    Phases, Progress, Sink, Stop, WrittenFiles, plural_were,
 };
 use queue::{Inlet, Queue, QueuePhase};
 
+use crate::at_end::AtEnd;
 use crate::graph::{InputNode, OutputNode, PipelineGraph};
 use crate::intake::Intake;
 use crate::lane::{Lane, Shared};
@@ -100,9 +101,17 @@ struct RunningInput {
 }
 
 /// Has processors go on from what an earlier run remembered.
-fn recall(stages: &[Arc<SharedStage>], queue: &Queue) {
+fn recall(stages: &[Arc<SharedStage>], queue: &Queue, diagnostics: &Diagnostics) {
     let remembered = queue.take_remembered();
     stages.iter().for_each(|stage| stage.recall(&remembered));
+    for gone in &remembered {
+        if !stages.iter().any(|stage| stage.name() == gone.name) {
+            diagnostics.warn(&format!(
+                "what the processor `{}` remembered of events before this run is dropped: the pipeline has no such processor any more",
+                gone.name
+            ));
+        }
+    }
 }
 
 impl Running {
@@ -134,7 +143,7 @@ impl Running {
         let whose = (&diagnostics, &options.activities);
         let (common, stages) = make_stages(graph.stages, resources.workers, whose, None);
         let mut per_worker: Vec<WorkerStages> = common.into_iter().map(Into::into).collect();
-        recall(&stages, &queue);
+        recall(&stages, &queue, &diagnostics);
         let lanes = make_lanes(graph.outputs, &shared, &mut per_worker);
         let own = Arc::default();
         let parts = Arc::new(Parts {
@@ -153,16 +162,16 @@ impl Running {
             is_retired: AtomicBool::new(false),
             is_watched: graph.is_watched,
             unclaimed: AtomicU64::new(0),
+            at_end: AtEnd::default(),
         });
         let running = Self {
             name,
             tells_of_files: options.ledger,
             fed: graph.fed,
             waiting: Waiting {
-                inputs: match options.replays {
-                    true => Vec::new(),
-                    false => graph.inputs,
-                },
+                inputs: (graph.inputs.into_iter())
+                    .filter(|_| !options.replays)
+                    .collect(),
                 written: graph.written,
                 pool: resources.pool,
                 options: options.clone(),
@@ -459,6 +468,7 @@ impl Running {
             );
             problems.push(Problem::new(Role::Queue, "disk", text));
         }
+        let undelivered = held.unsafe_events + self.job.parts.at_end.undelivered();
         let operators = self.operators().into_iter();
         let operators = operators.map(|(component, metrics)| OperatorReport {
             role: component.role,
@@ -472,11 +482,11 @@ impl Running {
             own: self.job.parts.own.snapshot(),
             operators: operators.collect(),
             after_reading: Duration::ZERO,
-            files: self.last_ledger(held.unsafe_events),
+            files: self.last_ledger(undelivered),
             problems,
             remarks: remarks(&self.job.parts),
             unclaimed: self.job.parts.unclaimed.load(Ordering::Relaxed),
-            undelivered: held.unsafe_events,
+            undelivered,
             refused: self.job.parts.lanes.iter().map(|lane| lane.lost()).sum(),
             letters_dropped: self.job.parts.letters.as_ref().map_or(0, |letters| {
                 let counts = letters.counts();
@@ -559,7 +569,11 @@ async fn say_end(parts: Arc<Parts>, host: Arc<HostInfo>, outer: &Stop) {
     };
     tokio::select! {
         // A queue that takes nothing more gives nothing more either.
-        _ = inlet.send(end) => {}
+        sent = inlet.send(end) => {
+            if let Some(receipt) = sent.ok().filter(|_| !parts.queue.is_on_disk()) {
+                parts.at_end.sent(receipt);
+            }
+        }
         () = parts.phases.reached(Phase::Aborted) => {}
     }
 }

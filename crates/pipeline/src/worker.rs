@@ -23,10 +23,13 @@ use queue::{Bell, Entry, LaneTurn, Next, Queue, QueuePhase, Taken};
 use tokio::sync::watch;
 
 use crate::account::delivery;
+use crate::at_end::AtEnd;
 use crate::intake::Intake;
 use crate::lane::{Branch, Lane};
 use crate::settings::DEAD_LETTER;
-use crate::stage::{BatchTurn, Buried, Remembered, SharedStage, Stage, WorkerStages, find_stage};
+use crate::stage::{
+    BatchTurn, Buried, Remembered, SharedStage, Stage, WorkerStages, find_stage, is_end,
+};
 use crate::tap::TapPoint;
 
 /// How much workers give way to other threads: who reads and who writes is what a run waits for in the end, and workers
@@ -91,6 +94,7 @@ pub struct Parts {
     pub is_watched: bool,
     /// Events that no output took, because the `if` of none was true.
     pub unclaimed: AtomicU64,
+    pub at_end: AtEnd,
 }
 
 impl Parts {
@@ -541,6 +545,10 @@ impl Parts {
             for derived in &batches[1..] {
                 self.tap.pass(derived, derived.alive());
             }
+        }
+        if is_end(&batches[0]) {
+            let told = batches.iter().map(|batch| batch.alive().count());
+            self.at_end.told(told.sum());
         }
         let batches: Vec<Arc<Batch>> = batches.into_iter().map(Arc::new).collect();
         let (ways, unclaimed) = self.divide(entry, &batches);

@@ -283,6 +283,23 @@ impl FoundSnapshots {
         self.found.iter().all(Option::is_none)
     }
 
+    /// Whether there is something that cannot be read.
+    pub(crate) fn is_damaged(&self) -> bool {
+        self.is_damaged
+    }
+
+    /// The processors that the latest one is of.
+    pub(crate) fn processors(&self) -> Option<String> {
+        let found = self.found.iter().flatten();
+        let latest = found.max_by_key(|snapshot| snapshot.position)?;
+        let names: Vec<String> = latest
+            .states
+            .iter()
+            .map(|state| format!("`{}`", state.name))
+            .collect();
+        (!names.is_empty()).then(|| names.join(", "))
+    }
+
     /// The highest position that there is, whatever it is worth.
     pub(crate) fn highest(&self) -> u64 {
         let found = self.found.iter().flatten();

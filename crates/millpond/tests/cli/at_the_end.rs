@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::program::{Folder, run};
+use crate::posting::free_port;
+use crate::program::{Folder, millpond, run};
 use crate::remembering::{Growing, Lines, number_of};
 
 /// Lines with a key, some of which are frequent.
@@ -104,4 +105,37 @@ fn one_may_follow_the_other() {
         ended.expect(0).out,
         "{\"n\":1,\"k\":1}\n{\"n\":0,\"k\":0}\n"
     );
+}
+
+#[test]
+fn what_an_output_does_not_take_at_the_end_is_not_delivered() {
+    let folder = Folder::new();
+    let log = folder.write("a.ndjson", "{\"n\":2}\n{\"n\":1}\n{\"n\":3}\n");
+    let stages = [
+        ("sort n", 3),
+        ("tail 2", 2),
+        ("summarize count()", 1),
+        ("sort n, where n > 1", 2),
+        // Without anything that holds events, files count what was not delivered.
+        ("where n > 0", 3),
+    ];
+    for (stage, events) in stages {
+        let text = format!(
+            "api: false
+pipelines:
+  one:
+    input: {{ file: {{ paths: ['{log}'], follow: false }} }}
+    processors: [{stage}]
+    output: http http://127.0.0.1:{port}/
+    retry: {{ initial: 20ms, give_up_after: 100ms }}
+",
+            port = free_port()
+        );
+        let ended = millpond(&["run", &folder.write("a.yaml", text)]).expect(1);
+        let said = match events {
+            1 => "1 event was read but not delivered".to_owned(),
+            _ => format!("{events} events were read but not delivered"),
+        };
+        assert!(ended.err.contains(&said), "{stage}: {}", ended.err);
+    }
 }

@@ -37,6 +37,7 @@ mod journald_input;
 mod log;
 mod loki_input;
 mod loki_output;
+mod looked_up;
 mod loops;
 mod main_job;
 mod measured;

@@ -178,6 +178,55 @@ pipelines:
 }
 
 #[test]
+fn what_is_dropped_with_a_processor_that_is_taken_out_is_reported() {
+    let folder = Folder::new();
+    let run = |processors: &str| {
+        append(&folder.path("a.ndjson"), "{\"k\":1}\n");
+        let place = folder.path("");
+        let text = format!(
+            "data_dir: '{place}/data'
+api: false
+pipelines:
+  one:
+    input: {{ file: {{ paths: ['{place}/a.ndjson'] }} }}
+    queue: disk
+    processors: [{processors}]
+    output: {{ file: {{ path: '{place}/out' }} }}
+"
+        );
+        let mut service = Service::start(&folder, &["run", &folder.write("a.yaml", text)]);
+        let kept = folder.path("data/queue/one/snapshot-a");
+        service.until_said("pipeline one: started");
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        let (_, said) = service.end();
+        assert!(std::path::Path::new(&kept).exists());
+        said
+    };
+    let count = "{ summarize: { functions: ['count()'], every: 1h } }";
+    let dedupe = "{ dedupe: { fields: [k], within: 1h } }";
+    let both = run(&format!("{dedupe}, {count}"));
+    assert!(!both.contains("dropped"), "{both}");
+    let without = run(dedupe);
+    let expected = "what the processor `summarize` remembered of events before this run is dropped";
+    assert!(without.contains(expected), "{without}");
+    assert!(!without.contains("`dedupe`"), "{without}");
+    for name in ["snapshot-a", "snapshot-b"] {
+        let path = folder.path(&format!("data/queue/one/{name}"));
+        let mut bytes = std::fs::read(&path).expect("it is there");
+        bytes[20] ^= 1;
+        std::fs::write(&path, bytes).expect("is written");
+    }
+    let damaged = run(dedupe);
+    assert!(
+        damaged.contains("are damaged: they remember nothing"),
+        "{damaged}"
+    );
+    let nothing = run("set a = 1");
+    let expected = "is dropped: the pipeline no longer has `dedupe`";
+    assert!(nothing.contains(expected), "{nothing}");
+}
+
+#[test]
 fn what_a_stop_would_lose_is_refused() {
     let folder = Folder::new();
     let check = |queue: &str, processors: &str, below: &str| {

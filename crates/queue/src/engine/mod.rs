@@ -89,7 +89,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
 use component::thread::Work;
-use component::{Diagnostics, OperatorMetrics};
+use component::{Diagnostics, Limit, OperatorMetrics};
 use disk::{PagePool, Storage};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::Notify;
@@ -313,11 +313,26 @@ impl Queue {
     /// What processors remember after the batch for which [`Entry::asks_snapshot`] holds; none where they cannot say.
     pub fn keep_snapshot(&self, sequence: u64, states: Option<Vec<ProcessorState>>) {
         let mut state = self.lock();
-        if let Some(snapshots) = &mut state.snapshots {
-            match states {
-                Some(states) => snapshots.take(sequence + 1, states),
-                None => snapshots.forgo(),
+        let Some(snapshots) = &mut state.snapshots else {
+            return;
+        };
+        let is_small = match states {
+            Some(states) => snapshots.take(sequence + 1, states),
+            None => {
+                snapshots.forgo();
+                true
             }
+        };
+        drop(state);
+        self.warn_of_size(is_small);
+    }
+
+    fn warn_of_size(&self, is_small: bool) {
+        if !is_small {
+            self.diagnostics
+                .warn_limited(Limit::events("snapshot_size"), || {
+                    "what processors remember takes more than 2 GiB and is not kept on disk: the queue grows until it is less".to_owned()
+                });
         }
     }
 
@@ -338,9 +353,12 @@ impl Queue {
         let mut state = self.lock();
         // What was dropped lies before it as well.
         let ordinal = state.lanes.expected_ordinal(Recipient::Front);
-        if let Some(snapshots) = &mut state.snapshots {
-            snapshots.take_last(position, ordinal, states);
-        }
+        let is_small = match &mut state.snapshots {
+            Some(snapshots) => snapshots.take_last(position, ordinal, states),
+            None => true,
+        };
+        drop(state);
+        self.warn_of_size(is_small);
     }
 
     fn wake_all(&self) {

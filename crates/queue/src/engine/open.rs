@@ -347,14 +347,25 @@ impl Remembered {
         cursors: &[CursorFile],
         misses_cursors: bool,
     ) -> Self {
+        let lowest = (!cursors.is_empty()).then(|| passed(cursors));
         if !options.keeps_snapshots {
+            let is_recent = lowest.is_some_and(|it| snapshots.highest() >= it.sequence);
+            if let Some(names) = snapshots.processors().filter(|_| is_recent) {
+                options.diagnostics.warn(&format!(
+                    "what processors remembered of events before this run is dropped: the pipeline no longer has {names}"
+                ));
+            }
             return Self {
                 base: None,
                 lowest: None,
             };
         }
-        let lowest = (!cursors.is_empty()).then(|| passed(cursors));
         let is_there = !snapshots.is_empty();
+        if !is_there && snapshots.is_damaged() {
+            options.diagnostics.warn(
+                "the files of what processors remembered are damaged: they remember nothing of events before this run",
+            );
+        }
         let highest = lowest.map_or(u64::MAX, |lowest| lowest.sequence);
         let base = match misses_cursors {
             false => snapshots.at_most(highest),

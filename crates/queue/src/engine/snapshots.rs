@@ -117,15 +117,15 @@ impl Snapshots {
         }
     }
 
-    /// They said it where nothing more will be processed. Before the position, the log has at least so many events, ever.
-    pub fn take_last(&mut self, position: u64, ordinal: u64, states: Vec<ProcessorState>) {
+    /// As [`Snapshots::take`], where nothing more will be processed. Before the position, the log has at least so many events, ever.
+    pub fn take_last(&mut self, position: u64, ordinal: u64, states: Vec<ProcessorState>) -> bool {
         self.next = Next::Due;
         self.given_ordinal = self.given_ordinal.max(ordinal);
-        self.take(position, states);
+        self.take(position, states)
     }
 
-    /// They said it.
-    pub fn take(&mut self, position: u64, states: Vec<ProcessorState>) {
+    /// They said it. Whether it is not too large to be kept.
+    pub fn take(&mut self, position: u64, states: Vec<ProcessorState>) -> bool {
         let ordinal = match self.next {
             Next::Asked(ordinal) => ordinal,
             _ => self.given_ordinal,
@@ -139,9 +139,10 @@ impl Snapshots {
         if snapshot.size() as u64 > STATE_BYTES_MAX / 2 {
             // One that could not be read again would be worse than an old one.
             self.next = Next::Due;
-            return;
+            return false;
         }
         self.next = Next::Taken(Arc::new(snapshot));
+        true
     }
 
     /// Everything was processed that is going to be: whether what processors remember now is wanted. Outputs have passed everything below
