@@ -12,6 +12,7 @@ mod dedupe;
 mod derived;
 mod device_event;
 mod dissect;
+mod dns;
 mod drop_;
 mod fingerprint;
 mod flatten;
@@ -66,6 +67,7 @@ pub static SPECS: &[Spec] = &[
     date::SPEC,
     dedupe::SPEC,
     dissect::SPEC,
+    dns::SPEC,
     drop_::SPEC,
     fingerprint::SPEC,
     flatten::SPEC,

@@ -558,6 +558,7 @@ fn meant(name: &str) -> Option<&'static str> {
         "de_dot" | "dedot" | "expand" | "unflatten" => "nest",
         "add_kubernetes_metadata" | "k8s" | "kubernetes_metadata" => "kubernetes",
         "enrich" | "enrichment" | "enrichment_table" | "join" | "translate" => "lookup",
+        "dns_lookup" | "nslookup" | "rdns" | "resolve" | "reverse_dns" => "dns",
         "decode_cef" | "parse_cef" => "cef",
         "decode_xml" | "parse_xml" | "decode_xml_wineventlog" => "xml",
         "parse_url" | "uri" | "uri_parts" => "url",

@@ -1,7 +1,9 @@
-//! What the system gives the process, or does not: threads, standard input and standard output.
+//! What the system gives the process, or does not: threads, standard input, standard output, and name servers.
 
 use std::fs::File;
 use std::process::{Command, Stdio};
+
+use testkit::name_server::{NameRecord, NameReply, NameServer};
 
 use crate::program::{Ended, Folder, command, ended, gzip, millpond};
 use crate::queue_outlet::Outlet;
@@ -148,4 +150,50 @@ fn compressed_input_is_read_on_one_thread_where_there_is_no_second() {
     command.stdin(File::open(&input).expect("it was written"));
     let ended = ended(command.output().expect("it runs")).expect(0);
     assert_eq!(ended.events().len(), 3000);
+}
+
+/// A log in which each address comes ten times, and which makes several batches.
+fn addresses(folder: &Folder) -> String {
+    let line = |n: u32| {
+        format!(
+            "{{\"n\":{n},\"a\":\"10.0.{}.{}\"}}\n",
+            n / 10 / 250,
+            n / 10 % 250
+        )
+    };
+    folder.write("a.ndjson", (0..20_000).map(line).collect::<String>())
+}
+
+fn looked_up(log: &str, dns: &str) -> (String, String) {
+    let pipeline = format!("file {log} | dns a b {dns} | stdout");
+    let ended = millpond(&["run", &pipeline, "--metrics"]).expect(0);
+    (ended.out, ended.err)
+}
+
+#[test]
+fn workers_share_the_answers_of_name_servers() {
+    let folder = Folder::new();
+    let server =
+        NameServer::start(|_| NameReply::Records(300, vec![NameRecord::Name("x.example")]));
+    let settings = format!("servers={} timeout=50s", server.address());
+    let (out, err) = looked_up(&addresses(&folder), &settings);
+    let named = out
+        .lines()
+        .filter(|line| line.ends_with(r#""b":"x.example"}"#));
+    assert_eq!(named.count(), 20_000);
+    assert_eq!(server.asked().len(), 2_000);
+    assert!(err.contains("queries 2,000"), "{err}");
+}
+
+#[test]
+fn a_run_ends_though_no_name_server_answers() {
+    let folder = Folder::new();
+    let server = NameServer::start(|_| NameReply::Nothing);
+    let settings = format!("servers={} timeout=300ms", server.address());
+    let (out, err) = looked_up(&addresses(&folder), &settings);
+    let tagged = out
+        .lines()
+        .filter(|line| line.ends_with(r#""tags":["_dns_timeout"]}"#));
+    assert_eq!(tagged.count(), 20_000);
+    assert!(err.contains("timeouts 20,000"), "{err}");
 }
