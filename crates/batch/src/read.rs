@@ -12,7 +12,9 @@ use crate::column::Column;
 use crate::format::Json;
 use crate::render::render;
 use crate::tree::Node;
-use crate::walk::{DOTTED_KEYS_MAX, PathValue, chain, dotted_spellings, walk};
+use crate::walk::{
+    DOTTED_KEYS_MAX, DocumentPath, PathValue, chain, dotted_spellings, inside, walk,
+};
 use crate::{Bitmap, json, msgpack};
 
 /// Reads the field at `keys` for the rows in `rows`; the others are absent.
@@ -33,6 +35,14 @@ pub(crate) fn extract(root: &Node, keys: &[Box<str>], rows: &Bitmap, dotted: boo
         }));
     }
     let mut column = Assembler::new(rows.len());
+    let is_in_documents = |nodes: &Vec<&Node>| nodes.len() == 1 && !keys.is_empty();
+    if let Some(documents) = &root.own
+        && spellings.iter().all(|(_, nodes)| is_in_documents(nodes))
+    {
+        let paths = spellings.iter().map(|(keys, _)| DocumentPath::new(keys));
+        column.put_documents(documents, &paths.collect::<Vec<_>>(), rows);
+        return Arc::new(column.finish());
+    }
     for row in rows.iter() {
         for (keys, nodes) in &spellings {
             if column.put(row, walk(nodes, keys, row), nodes.get(keys.len()).copied()) {
@@ -102,6 +112,29 @@ impl<'a> Assembler<'a> {
             PathValue::MsgPack(column, span) => self.msgpack_cell(column, span),
         };
         true
+    }
+
+    /// Sets rows from documents over which nothing was written on any of these paths; the first that leads somewhere counts.
+    fn put_documents(&mut self, documents: &'a Column, paths: &[DocumentPath<'_>], rows: &Bitmap) {
+        for row in rows.iter() {
+            self.cells[row] = match documents.cell(row) {
+                Cell::Json(span) => {
+                    let text = documents.bytes(span);
+                    match paths.iter().find_map(|path| path.find_json(text)) {
+                        Some(at) => self.json_cell(documents, inside(span, at)),
+                        None => Cell::Missing,
+                    }
+                }
+                Cell::MsgPack(span) => {
+                    let bytes = documents.bytes(span);
+                    match paths.iter().find_map(|path| path.find_msgpack(bytes)) {
+                        Some(at) => self.msgpack_cell(documents, inside(span, at)),
+                        None => Cell::Missing,
+                    }
+                }
+                _ => Cell::Missing,
+            };
+        }
     }
 
     fn own_since(&self, start: usize) -> Span {

@@ -2,6 +2,9 @@
 //!
 //! The path is walked key by key: documents first, what was written over them at every step.
 
+use std::borrow::Cow;
+use std::ops::Range;
+
 use crate::cell::{Cell, Span, Value};
 use crate::column::Column;
 use crate::tree::Node;
@@ -27,7 +30,7 @@ impl<'a> PathValue<'a> {
                 if text.first() != Some(&b'{') {
                     return Self::Nothing;
                 }
-                find_json(text, key)
+                json::find(text, &spelled(key))
                     .map_or(Self::Nothing, |at| Self::Json(column, inside(span, at)))
             }
             Self::MsgPack(column, span) | Self::Cell(column, Cell::MsgPack(span)) => {
@@ -69,22 +72,57 @@ impl<'a> PathValue<'a> {
     }
 }
 
-/// Finds a member of a JSON object, its key spelled with escapes where it must be.
-fn find_json(text: &[u8], key: &str) -> Option<std::ops::Range<usize>> {
-    json::find(text, key.as_bytes()).or_else(|| {
-        if !key
-            .bytes()
-            .any(|byte| byte < 0x20 || byte == b'"' || byte == b'\\')
-        {
-            return None;
-        }
-        let mut escaped = Vec::new();
-        json::write_string(&mut escaped, key.as_bytes());
-        json::find(text, &escaped[1..escaped.len() - 1])
-    })
+/// A key as it stands in JSON documents.
+fn spelled(key: &str) -> Cow<'_, [u8]> {
+    let is_plain = |byte| byte >= 0x20 && byte != b'"' && byte != b'\\';
+    if key.bytes().all(is_plain) {
+        return Cow::Borrowed(key.as_bytes());
+    }
+    let mut out = Vec::new();
+    json::write_string_body(&mut out, key.as_bytes());
+    Cow::Owned(out)
 }
 
-fn inside(span: Span, at: std::ops::Range<usize>) -> Span {
+/// A path through documents, where nothing was written over them.
+pub(crate) struct DocumentPath<'k> {
+    keys: &'k [Box<str>],
+    /// The keys as they stand in JSON.
+    spelled: Vec<Cow<'k, [u8]>>,
+}
+
+impl<'k> DocumentPath<'k> {
+    pub fn new(keys: &'k [Box<str>]) -> Self {
+        let spelled = keys.iter().map(|key| spelled(key)).collect();
+        Self { keys, spelled }
+    }
+
+    /// Where the value lies in a JSON document.
+    #[inline]
+    pub fn find_json(&self, document: &[u8]) -> Option<Range<usize>> {
+        let mut at = 0..document.len();
+        for key in &self.spelled {
+            let value = &document[at.clone()];
+            let below = (value.first() == Some(&b'{')).then(|| json::find(value, key))??;
+            at = at.start + below.start..at.start + below.end;
+        }
+        Some(at)
+    }
+
+    /// Where the value lies in a MessagePack document.
+    pub fn find_msgpack(&self, document: &[u8]) -> Option<Range<usize>> {
+        let mut at = 0..document.len();
+        for key in self.keys {
+            let value = &document[at.clone()];
+            let is_object = Value::MsgPack(value).is_object();
+            let below = is_object.then(|| msgpack::find(value, key.as_bytes()))??;
+            at = at.start + below.start..at.start + below.end;
+        }
+        Some(at)
+    }
+}
+
+#[inline]
+pub(crate) fn inside(span: Span, at: Range<usize>) -> Span {
     Span {
         start: span.start + at.start as u32,
         len: at.len() as u32,

@@ -168,26 +168,31 @@ impl Block {
 
     #[inline(never)]
     fn load_last(text: &[u8], pos: usize, carry: &mut Carry) -> Self {
-        let mut bytes = [0; Self::WIDTH];
-        let rest = text.get(pos..).unwrap_or_default();
-        bytes[..rest.len()].copy_from_slice(rest);
-        Self::new(&bytes, carry)
+        let mut masks = BlockMasks::default();
+        for shift in (0..text.len().saturating_sub(pos)).step_by(WIDTH) {
+            masks.add(Lanes::load(text, pos + shift), shift);
+        }
+        Self::of(masks, carry)
     }
 
     #[inline(always)]
     fn new(bytes: &[u8; Self::WIDTH], carry: &mut Carry) -> Self {
-        let (mut quotes, mut backslashes, mut opens, mut closes) = (0u64, 0u64, 0u64, 0u64);
+        let mut masks = BlockMasks::default();
         let (parts, _) = bytes.as_chunks::<WIDTH>();
         for (part, bytes) in parts.iter().enumerate() {
-            let lanes = Lanes::new(*bytes);
-            // The two kinds of brackets differ in this bit alone.
-            let brackets = Lanes(lanes.0 | u8x16::splat(b'{' ^ b'['));
-            let shift = part * WIDTH;
-            quotes |= u64::from(lanes.mask_of(b'"')) << shift;
-            backslashes |= u64::from(lanes.mask_of(b'\\')) << shift;
-            opens |= u64::from(brackets.mask_of(b'{')) << shift;
-            closes |= u64::from(brackets.mask_of(b'}')) << shift;
+            masks.add(Lanes::new(*bytes), part * WIDTH);
         }
+        Self::of(masks, carry)
+    }
+
+    #[inline(always)]
+    fn of(masks: BlockMasks, carry: &mut Carry) -> Self {
+        let BlockMasks {
+            mut quotes,
+            backslashes,
+            opens,
+            closes,
+        } = masks;
         if backslashes | carry.escaped != 0 {
             quotes &= !escaped(backslashes, carry);
         }
@@ -198,6 +203,27 @@ impl Block {
             opens: opens & !in_string,
             closes: closes & !in_string,
         }
+    }
+}
+
+/// Where the bytes stand in sixty-four that a [`Block`] is made of, inside strings and outside.
+#[derive(Clone, Copy, Default)]
+struct BlockMasks {
+    quotes: u64,
+    backslashes: u64,
+    opens: u64,
+    closes: u64,
+}
+
+impl BlockMasks {
+    #[inline(always)]
+    fn add(&mut self, lanes: Lanes, shift: usize) {
+        // The two kinds of brackets differ in this bit alone.
+        let brackets = Lanes(lanes.0 | u8x16::splat(b'{' ^ b'['));
+        self.quotes |= u64::from(lanes.mask_of(b'"')) << shift;
+        self.backslashes |= u64::from(lanes.mask_of(b'\\')) << shift;
+        self.opens |= u64::from(brackets.mask_of(b'{')) << shift;
+        self.closes |= u64::from(brackets.mask_of(b'}')) << shift;
     }
 }
 

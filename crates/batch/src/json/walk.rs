@@ -223,11 +223,12 @@ impl Iterator for Elements<'_> {
 /// brackets up to there. So a key that does not occur costs little more than a search for a byte.
 pub fn find(object: &[u8], key: &[u8]) -> Option<Range<usize>> {
     let last = key.last().copied().unwrap_or(b'"');
-    let mut nesting = Nesting::new(object);
+    let mut nesting = None;
     // The same places of the text, of the text from a key's last byte on, and of the text from its closing quote on.
     let (parts, _) = object.as_chunks::<WIDTH>();
     let (parts_last, _) = object.get(key.len()..)?.as_chunks::<WIDTH>();
-    let (parts_behind, _) = object.get(key.len() + 1..)?.as_chunks::<WIDTH>();
+    let behind = object.get(key.len() + 1..)?;
+    let (parts_behind, _) = behind.as_chunks::<WIDTH>();
     let mut pos = 0;
     for ((part, part_last), part_behind) in parts.iter().zip(parts_last).zip(parts_behind) {
         let hits = Lanes::new(*part).quoted(Lanes::new(*part_last), Lanes::new(*part_behind), last);
@@ -238,32 +239,36 @@ pub fn find(object: &[u8], key: &[u8]) -> Option<Range<usize>> {
         }
         pos += WIDTH;
     }
-    while pos < object.len() {
-        let hits = Lanes::load(object, pos).quoted(
-            Lanes::load(object, pos + key.len()),
-            Lanes::load(object, pos + key.len() + 1),
-            last,
-        );
-        if let Some(value) = first_member(object, key, pos, hits, &mut nesting) {
-            return Some(value);
-        }
-        pos += WIDTH;
-    }
-    None
+    // The last places again in one step, without those that were looked at.
+    let start = behind.len().saturating_sub(WIDTH);
+    let hits = Lanes::load(object, start).quoted(
+        Lanes::load(object, start + key.len()),
+        Lanes::load(object, start + key.len() + 1),
+        last,
+    );
+    let hits = hits >> (pos - start) << (pos - start);
+    first_member(object, key, start, hits, &mut nesting)
 }
 
 /// The value of the first among the `hits` from `pos` on that is the object's own member with that key.
-fn first_member(
-    object: &[u8],
+fn first_member<'t>(
+    object: &'t [u8],
     key: &[u8],
     pos: usize,
     mut hits: u32,
-    nesting: &mut Nesting<'_>,
+    nesting: &mut Option<Nesting<'t>>,
 ) -> Option<Range<usize>> {
     while hits != 0 {
         let at = pos + hits.trailing_zeros() as usize;
         let end = at + 1 + key.len();
-        if object.get(at + 1..end) == Some(key) && nesting.is_member_key(at) {
+        let mut is_key = || match at {
+            // What stands right behind the bracket is the first member.
+            1 if object[0] == b'{' => true,
+            _ => nesting
+                .get_or_insert_with(|| Nesting::new(object))
+                .is_member_key(at),
+        };
+        if object.get(at + 1..end) == Some(key) && is_key() {
             let colon = skip_whitespace(object, end + 1);
             if byte_at(object, colon) == b':' {
                 let value = skip_whitespace(object, colon + 1);
@@ -314,5 +319,47 @@ impl<'a> Nesting<'a> {
 
 #[inline(always)]
 fn balance(block: &Block, below: u64) -> i64 {
+    // Most blocks have none, and without an instruction of its own, counting takes as long as all the rest.
+    if block.opens | block.closes == 0 {
+        return 0;
+    }
     i64::from((block.opens & below).count_ones()) - i64::from((block.closes & below).count_ones())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_are_found_wherever_they_stand() {
+        for before in 0..70 {
+            for after in 0..20 {
+                // The key also stands in a text, in an object within, and in another key.
+                let (before, after) = ("x".repeat(before), "y".repeat(after));
+                let head = format!(r#""t":"{before}\"key\"","o":{{"key":[1]}},"keys":0"#);
+                for object in [
+                    format!(r#"{{{head},"key":{{"a":7}},"z":"{after}"}}"#),
+                    format!(r#"{{"key":{{"a":7}},{head},"z":"{after}"}}"#),
+                    format!(r#"{{"{before}":1,"key":{{"a":7}}}}"#),
+                    format!(r#" {{"key":{{"a":7}}}}{}"#, " ".repeat(after.len())),
+                ] {
+                    let found = find(object.as_bytes(), b"key").map(|at| &object[at]);
+                    assert_eq!(found, Some(r#"{"a":7}"#), "{object}");
+                }
+                let object = format!(r#"{{{head},"z":"{after}"}}"#);
+                assert_eq!(find(object.as_bytes(), b"key"), None, "{object}");
+            }
+        }
+        for object in [
+            "",
+            "{",
+            "{}",
+            r#"{"key"#,
+            r#"{"key""#,
+            r#"{"key":"#,
+            r#""key""#,
+        ] {
+            assert_eq!(find(object.as_bytes(), b"key"), None, "{object}");
+        }
+    }
 }
