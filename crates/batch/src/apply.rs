@@ -11,6 +11,7 @@ use crate::cell::{Cell, Value};
 use crate::column::{Column, ColumnBuilder};
 use crate::edit::{Change, Edit, Failures};
 use crate::json;
+use crate::mentions::Mentions;
 use crate::merge;
 use crate::path::FieldPath;
 use crate::tree::Node;
@@ -28,6 +29,7 @@ impl Batch {
     /// Applies a change, row by row as a whole, and gives the rows for which it was impossible, with the reason.
     pub fn apply(&mut self, edit: Edit) -> Vec<(usize, Arc<str>)> {
         let mut placed = Vec::with_capacity(edit.changes.len());
+        let mut mentions = Mentions::default();
         for change in edit.changes {
             let (path, column, merge, dotted_keys) = match change {
                 Change::Set(path, column) => (Some(path), column, false, false),
@@ -38,7 +40,7 @@ impl Batch {
                 } => (at, objects, true, dotted_keys),
             };
             let keys = path.map(|path| path.keys().to_vec()).unwrap_or_default();
-            place(self, keys, column, |keys, column| {
+            place(self, keys, column, &mut mentions, |keys, column| {
                 placed.push(Placed {
                     keys,
                     column,
@@ -47,7 +49,7 @@ impl Batch {
                 });
             });
         }
-        let refused = refusals(self, &placed);
+        let refused = refusals(self, &placed, &mut mentions);
         self.dotted |= edit.dotted_keys;
         for mut write in placed {
             if !refused.is_empty() {
@@ -124,6 +126,7 @@ fn place(
     batch: &Batch,
     keys: Vec<Box<str>>,
     column: Column,
+    mentions: &mut Mentions,
     mut put: impl FnMut(Vec<Box<str>>, Column),
 ) {
     if !batch.dotted || keys.len() < 2 || keys.len() > DOTTED_KEYS_MAX {
@@ -131,24 +134,27 @@ fn place(
     }
     let mut rest: Vec<usize> = (0..column.len())
         .filter(|&row| column.cell(row) != Cell::Keep)
+        .filter(|&row| mentions.may_have(&batch.root, &keys, row))
         .collect();
     let nested = chain(&batch.root, &keys);
     rest.retain(|&row| !exists(&nested, &keys, row));
     let mut moved = Vec::new();
     for spelling in dotted_spellings(&keys).into_iter().skip(1) {
         let nodes = chain(&batch.root, &spelling);
-        let here: Vec<usize> = rest
+        let (here, others): (Vec<usize>, Vec<usize>) = rest
             .iter()
-            .copied()
-            .filter(|&row| exists(&nodes, &spelling, row))
-            .collect();
+            .partition(|&&row| exists(&nodes, &spelling, row));
         if here.is_empty() {
             continue;
         }
-        rest.retain(|row| !here.contains(row));
-        let others = (0..column.len()).filter(|row| !here.contains(row));
-        put(spelling, column.with_cells(others, Cell::Keep));
+        rest = others;
+        let mut elsewhere = Bitmap::all(column.len());
+        here.iter().for_each(|row| elsewhere.remove(*row));
+        put(spelling, column.with_cells(elsewhere.iter(), Cell::Keep));
         moved.extend(here);
+    }
+    if moved.is_empty() {
+        return put(keys, column);
     }
     put(keys, column.with_cells(moved.into_iter(), Cell::Keep));
 }
@@ -162,7 +168,7 @@ fn exists(nodes: &[&Node], keys: &[Box<str>], row: usize) -> bool {
 }
 
 /// The rows for which some write is impossible.
-fn refusals(batch: &Batch, writes: &[Placed]) -> Vec<(usize, Arc<str>)> {
+fn refusals(batch: &Batch, writes: &[Placed], mentions: &mut Mentions) -> Vec<(usize, Arc<str>)> {
     let mut refused: Vec<(usize, Arc<str>)> = Vec::new();
     let mut known = Bitmap::none(batch.len());
     for write in writes {
@@ -173,7 +179,7 @@ fn refusals(batch: &Batch, writes: &[Placed]) -> Vec<(usize, Arc<str>)> {
         };
         let above = &write.keys[..depth];
         let nodes = chain(&batch.root, above);
-        if nodes.iter().all(|node| node.own.is_none()) {
+        if above.is_empty() || nodes.iter().all(|node| node.own.is_none()) {
             continue;
         }
         for row in 0..write.column.len() {
@@ -182,7 +188,11 @@ fn refusals(batch: &Batch, writes: &[Placed]) -> Vec<(usize, Arc<str>)> {
                 Cell::Missing => write.merge,
                 _ => true,
             };
-            if writes_here && !known.contains(row) && blocked(&nodes, above, row) {
+            if writes_here
+                && !known.contains(row)
+                && mentions.may_have(&batch.root, above, row)
+                && blocked(&nodes, above, row)
+            {
                 known.insert(row);
                 let place = FieldPath::from_keys(write.keys.iter().cloned());
                 refused.push((

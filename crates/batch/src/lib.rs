@@ -38,6 +38,7 @@ mod format;
 mod ids;
 pub mod json;
 mod keep;
+mod mentions;
 mod merge;
 pub mod msgpack;
 mod origin;

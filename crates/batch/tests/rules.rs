@@ -293,6 +293,63 @@ fn writing_below_a_value_that_is_no_object_fails_the_row_and_changes_nothing() {
 }
 
 #[test]
+fn several_fields_are_written_wherever_their_first_name_is_mentioned() {
+    for (document, expected) in [
+        (r#"{"x":1}"#, r#"{"x":1,"a":{"b":7,"c":{"d":7}}}"#),
+        (r#"{"x":"a"}"#, r#"{"x":"a","a":{"b":7,"c":{"d":7}}}"#),
+        (r#"{"ab":2}"#, r#"{"ab":2,"a":{"b":7,"c":{"d":7}}}"#),
+        (r#"{"a":{"b":1}}"#, r#"{"a":{"b":7,"c":{"d":7}}}"#),
+        (
+            r#"{"a.b":1,"a.c.d":2,"a":{"e":3}}"#,
+            r#"{"a.b":7,"a.c.d":7,"a":{"e":3}}"#,
+        ),
+        (r#"{"a":{"c.d":1}}"#, r#"{"a":{"c.d":7,"b":7}}"#),
+        (r#"{"a":1}"#, ""),
+        (r#"{"a":{"c":1}}"#, ""),
+    ] {
+        // Alone, behind another event, and where that has dots in its keys.
+        for others in [&[][..], &[r#"{"y":0}"#], &[r#"{"p.q":0}"#]] {
+            let documents: Vec<&str> = others.iter().copied().chain([document]).collect();
+            for encoding in [Encoding::Json, Encoding::MsgPack] {
+                let mut batch = as_scanned(encoding, &documents);
+                let mut edit = Edit::new();
+                for name in ["a.b", "a.c.d"] {
+                    edit.set(path(name), Column::constant(Cell::Int(7), batch.len()));
+                }
+                let row = batch.len() - 1;
+                let is_refused = batch.apply(edit).iter().any(|refused| refused.0 == row);
+                assert_eq!(is_refused, expected.is_empty(), "{documents:?}");
+                let expected = if is_refused { document } else { expected };
+                assert_eq!(written(&batch, row), expected, "{documents:?}");
+            }
+        }
+    }
+}
+
+/// A batch that knows whether there are dots in its keys, as inputs make it.
+fn as_scanned(encoding: Encoding, documents: &[&str]) -> Batch {
+    let mut builder = BatchBuilder::new(encoding, &host(), RECEIVED, false);
+    builder.stream(&Arc::new(Stream::unnamed(1)));
+    for (row, document) in documents.iter().enumerate() {
+        let mut bytes = document.as_bytes().to_vec();
+        if batch::json::validate_object(&bytes).is_ok_and(|scan| scan.dotted_keys) {
+            builder.dotted_keys();
+        }
+        if encoding == Encoding::MsgPack {
+            bytes.clear();
+            batch::msgpack::from_json(document.as_bytes(), &mut bytes);
+        }
+        let span = Span {
+            len: bytes.len() as u32,
+            start: 0,
+            buffer: builder.buffer(bytes.into()),
+        };
+        builder.push(span, row as u64, row as u64 + 1);
+    }
+    builder.finish()
+}
+
+#[test]
 fn failures_append_to_tags_set_the_message_and_seal() {
     for (document, tags) in [
         (r#"{"a":1}"#, r#"["_failed"]"#),
