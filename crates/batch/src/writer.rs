@@ -95,6 +95,19 @@ impl<'a, F: EventFormat> EventWriter<'a, F> {
     }
 }
 
+impl<'a> JsonWriter<'a> {
+    /// The document of `row`, if [`Self::write`] would write it as it stands.
+    pub fn document(&self, row: usize) -> Option<&'a [u8]> {
+        match &self.shape {
+            Shape::Documents(own) => match own.cell(row) {
+                Cell::Json(span) => Some(own.bytes(span)),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+}
+
 impl<'a, F: EventFormat> FieldsWriter<'a, F> {
     /// A writer for the fields of events whose names are wanted; none where events have documents.
     pub fn new(batch: &'a Batch, mut is_wanted: impl FnMut(&str) -> bool) -> Option<Self> {

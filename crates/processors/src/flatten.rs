@@ -246,8 +246,8 @@ impl Flattened {
     /// Whether a value has members to flatten.
     fn opens(&self, value: &[u8]) -> bool {
         match json::kind(value) {
-            Kind::Object => json::members(value).next().is_some(),
-            Kind::Array => self.lists == Lists::Index && json::elements(value).next().is_some(),
+            Kind::Object => !json::is_empty(value),
+            Kind::Array => self.lists == Lists::Index && !json::is_empty(value),
             _ => false,
         }
     }

@@ -28,17 +28,24 @@ pub(crate) fn reshape(
     let mut failures = Failures::none();
     let mut documents = ColumnBuilder::new(batch.len());
     let writer = JsonWriter::new(batch);
-    let (mut old, mut new) = (Vec::new(), Vec::new());
+    let mut written = Vec::new();
     for row in rows.iter() {
-        old.clear();
-        new.clear();
-        writer.write(row, &mut old);
-        match shape.write(&old, &mut new) {
-            Ok(false) => {}
-            Ok(true) => {
-                let span = documents.append(|out| out.extend_from_slice(&new));
-                documents.set(row, Cell::Json(span));
+        let event = writer.document(row).unwrap_or_else(|| {
+            written.clear();
+            writer.write(row, &mut written);
+            &written
+        });
+        let mut result = Ok(false);
+        let span = documents.append(|out| {
+            let start = out.len();
+            result = shape.write(event, out);
+            if result != Ok(true) {
+                out.truncate(start);
             }
+        });
+        match result {
+            Ok(false) => {}
+            Ok(true) => documents.set(row, Cell::Json(span)),
             Err(reason) => failures.push(row, tag, &reason.into()),
         }
     }

@@ -27,7 +27,9 @@ pub use normalise::normalise;
 pub(crate) use search::Keys;
 pub use strings::{escaped_len, has_escape, unescape, write_string, write_string_body};
 pub use validate::{validate, validate_object, validate_object_at, validate_object_within};
-pub use walk::{Elements, Kind, Member, Members, elements, find, kind, members, skip_value};
+pub use walk::{
+    Elements, Kind, Member, Members, elements, find, is_empty, kind, members, skip_value,
+};
 pub(crate) use walk::{StringBody, string_at};
 pub use write::{write_f64, write_i64, write_u64};
 

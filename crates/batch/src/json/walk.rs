@@ -217,6 +217,13 @@ impl Iterator for Elements<'_> {
     }
 }
 
+/// Whether a container, without whitespace before it, has no members or elements.
+#[inline]
+pub fn is_empty(container: &[u8]) -> bool {
+    let first = skip_whitespace(container, 1);
+    matches!(byte_at(container, first), b'}' | b']' | 0)
+}
+
 /// Where the value of `object`'s member `key` lies; `key` as [`super::write_string_body`] writes it.
 ///
 /// The key's bytes are searched for first, in quotes, wherever they stand; only a hit makes it worthwhile to count
@@ -360,6 +367,18 @@ mod tests {
             r#""key""#,
         ] {
             assert_eq!(find(object.as_bytes(), b"key"), None, "{object}");
+        }
+    }
+
+    #[test]
+    fn empty_containers_are_told() {
+        for (container, expected) in [
+            ("{}", true),
+            ("[ \n]", true),
+            (r#"{ "a":1}"#, false),
+            ("[[]]", false),
+        ] {
+            assert_eq!(is_empty(container.as_bytes()), expected, "{container}");
         }
     }
 }

@@ -1,9 +1,18 @@
 //! `nest`: makes objects of fields with names such as `a.b`.
+//!
+//! | module | holds |
+//! | --- | --- |
+//! | `rules` | which names are taken apart |
+//! | `tree` | an event as a tree of names |
+//! | `layout` | what the last events had in common, so that one like them needs no tree |
 
-use std::collections::HashMap;
+mod layout;
+mod rules;
+mod tree;
+
 use std::sync::Arc;
 
-use batch::json::{self, Kind};
+use batch::json;
 use batch::{Batch, Bitmap, Failures};
 use component::{Build, BuildContext, Example, Order, Processor, Spec, parse};
 use config::{ConfigError, Node, Positional};
@@ -11,7 +20,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::names;
-use crate::reshape::{Reshape, called_twice, close, reshape, separator, shown, write_key};
+use crate::reshape::{Reshape, reshape, separator};
+use layout::NestLayout;
+use rules::NestRules;
+use tree::{NameTree, too_deep};
 
 const FAILURE_TAG: &str = "_nestfailure";
 
@@ -112,10 +124,7 @@ fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Processor>, Conf
         }
     };
     Ok(Box::new(Nest {
-        shape: Nested {
-            wanted,
-            separator: separator(node, &config.separator)?,
-        },
+        shape: Nested::new(wanted, &separator(node, &config.separator)?),
         tag: context.tag_or(FAILURE_TAG),
     }))
 }
@@ -133,244 +142,52 @@ impl Processor for Nest {
     }
 }
 
-/// The most parts of a name.
-const PARTS_MAX: usize = 100;
-
 /// Writes events with nested objects.
 #[derive(Clone)]
 struct Nested {
-    /// The objects that are made, by their names as they stand in JSON; none for all.
-    wanted: Option<Vec<Vec<u8>>>,
-    separator: Vec<u8>,
+    rules: NestRules,
+    layout: NestLayout,
+    /// The event at hand. Kept for its memory.
+    tree: NameTree,
+}
+
+impl Nested {
+    fn new(wanted: Option<Vec<Vec<u8>>>, separator: &[u8]) -> Self {
+        Self {
+            rules: NestRules::new(wanted, separator),
+            layout: NestLayout::default(),
+            tree: NameTree::default(),
+        }
+    }
 }
 
 impl Reshape for Nested {
     fn write(&mut self, object: &[u8], out: &mut Vec<u8>) -> Result<bool, String> {
-        if !self.has_names(object, true) {
+        let Self {
+            rules,
+            layout,
+            tree,
+        } = self;
+        if layout.fits(rules, object) {
+            layout.write(object, out);
+            return Ok(true);
+        }
+        if !rules.has_names(object, true) {
             return Ok(false);
         }
-        let mut tree = Tree::new(self);
-        tree.add_members(0, object)?;
-        tree.write(0, out);
-        let is_deep = tree.depth_max + tree.value_bytes_max / 2 > json::DEPTH_MAX;
-        match is_deep && json::validate_object(out).is_err() {
-            true => Err(format!(
-                "it would be nested deeper than {} levels",
-                json::DEPTH_MAX
-            )),
-            false => Ok(true),
+        let start = out.len();
+        tree.write(rules, object, out)?;
+        if tree.may_be_too_deep() && json::validate_object(&out[start..]).is_err() {
+            return Err(too_deep());
         }
-    }
-}
-
-impl Nested {
-    /// Whether a name in an object, or in an object within it, is taken apart.
-    fn has_names(&self, object: &[u8], is_event: bool) -> bool {
-        memchr::memmem::find(object, &self.separator).is_some()
-            && json::members(object).any(|member| {
-                let parts = self.parts(member.key);
-                let first = parts.as_ref().map_or(member.key, |parts| parts[0]);
-                let value = &object[member.value];
-                let is_wanted = !is_event || self.wants(first);
-                let has_names =
-                    || json::kind(value) == Kind::Object && self.has_names(value, false);
-                is_wanted && (parts.is_some() || has_names())
-            })
-    }
-
-    /// The parts of a name; none where it stays as it is.
-    fn parts<'k>(&self, key: &'k [u8]) -> Option<Vec<&'k [u8]>> {
-        let mut parts = Vec::new();
-        let mut start = 0;
-        for at in memchr::memmem::find_iter(key, &self.separator) {
-            parts.push(&key[start..at]);
-            start = at + self.separator.len();
-        }
-        if parts.is_empty() || key.contains(&b'\\') {
-            return None;
-        }
-        parts.push(&key[start..]);
-        let is_whole = parts.len() <= PARTS_MAX && parts.iter().all(|part| !part.is_empty());
-        is_whole.then_some(parts)
-    }
-
-    fn wants(&self, name: &[u8]) -> bool {
-        let wanted = self.wanted.as_ref();
-        wanted.is_none_or(|wanted| wanted.iter().any(|known| known == name))
-    }
-}
-
-/// An event as a tree of names. Its root is the first node.
-struct Tree<'o> {
-    shape: &'o Nested,
-    nodes: Vec<TreeNode<'o>>,
-    /// Nodes by the node above and their name.
-    known: HashMap<(usize, &'o [u8]), usize, foldhash::fast::RandomState>,
-    depth_max: usize,
-    value_bytes_max: usize,
-}
-
-struct TreeNode<'o> {
-    key: &'o [u8],
-    above: usize,
-    depth: usize,
-    content: Content<'o>,
-}
-
-enum Content<'o> {
-    /// Nothing yet.
-    New,
-    /// A value that is not taken apart, as JSON.
-    Value(&'o [u8]),
-    /// The members of an object.
-    Members(Vec<usize>),
-}
-
-impl<'o> Tree<'o> {
-    fn new(shape: &'o Nested) -> Self {
-        let root = TreeNode {
-            key: b"",
-            above: 0,
-            depth: 0,
-            content: Content::Members(Vec::new()),
-        };
-        Self {
-            shape,
-            nodes: vec![root],
-            known: HashMap::default(),
-            depth_max: 0,
-            value_bytes_max: 0,
-        }
-    }
-
-    /// Adds the members of an object to a node.
-    fn add_members(&mut self, at: usize, object: &'o [u8]) -> Result<(), String> {
-        for member in json::members(object) {
-            let value = &object[member.value];
-            let parts = self.shape.parts(member.key);
-            let first = parts.as_ref().map_or(member.key, |parts| parts[0]);
-            let is_wanted = at != 0 || self.shape.wants(first);
-            let mut node = at;
-            match parts.filter(|_| is_wanted) {
-                Some(parts) => {
-                    for part in parts {
-                        node = self.member(node, part)?;
-                    }
-                }
-                None => node = self.member(node, member.key)?,
-            }
-            self.put(node, value, is_wanted)?;
-        }
-        Ok(())
-    }
-
-    /// The member of a node with this name.
-    fn member(&mut self, above: usize, key: &'o [u8]) -> Result<usize, String> {
-        self.open(above, key)?;
-        if let Some(node) = self.known.get(&(above, key)) {
-            return Ok(*node);
-        }
-        let node = self.nodes.len();
-        let depth = self.nodes[above].depth + 1;
-        if let Content::Members(members) = &mut self.nodes[above].content {
-            members.push(node);
-        }
-        self.depth_max = self.depth_max.max(depth);
-        if depth > json::DEPTH_MAX {
-            return Err(format!(
-                "it would be nested deeper than {} levels",
-                json::DEPTH_MAX
-            ));
-        }
-        self.nodes.push(TreeNode {
-            key,
-            above,
-            depth,
-            content: Content::New,
-        });
-        self.known.insert((above, key), node);
-        Ok(node)
-    }
-
-    /// Makes a node one with members, of which `key` will be one.
-    fn open(&mut self, node: usize, key: &[u8]) -> Result<(), String> {
-        let members = Content::Members(Vec::new());
-        match self.nodes[node].content {
-            Content::Members(_) => Ok(()),
-            Content::New => {
-                self.nodes[node].content = members;
-                Ok(())
-            }
-            Content::Value(value) if json::kind(value) == Kind::Object => {
-                self.nodes[node].content = members;
-                self.add_members(node, value)
-            }
-            Content::Value(_) => Err(self.blocked(&[self.name(node), shown(key)].join("."))),
-        }
-    }
-
-    /// Gives a node its value. An object is taken apart only where that is needed.
-    fn put(&mut self, node: usize, value: &'o [u8], is_wanted: bool) -> Result<(), String> {
-        let is_object = is_wanted && json::kind(value) == Kind::Object;
-        match self.nodes[node].content {
-            Content::New if is_object && self.shape.has_names(value, false) => {
-                self.nodes[node].content = Content::Members(Vec::new());
-                self.add_members(node, value)
-            }
-            Content::New => {
-                self.nodes[node].content = Content::Value(value);
-                self.value_bytes_max = self.value_bytes_max.max(value.len());
-                Ok(())
-            }
-            Content::Members(_) if is_object => self.add_members(node, value),
-            Content::Value(old) if is_object && json::kind(old) == Kind::Object => {
-                self.nodes[node].content = Content::Members(Vec::new());
-                self.add_members(node, old)?;
-                self.add_members(node, value)
-            }
-            Content::Value(_) => Err(called_twice(&self.name(node))),
-            Content::Members(ref members) => {
-                let below = members.first().map_or(node, |member| *member);
-                Err(self.blocked(&self.name(below)))
-            }
-        }
-    }
-
-    fn blocked(&self, name: &str) -> String {
-        format!("{name} cannot be nested: there is a value above it that is not an object")
-    }
-
-    /// The names above a node, and its own.
-    fn name(&self, mut node: usize) -> String {
-        let mut names = Vec::new();
-        while node != 0 {
-            names.push(shown(self.nodes[node].key));
-            node = self.nodes[node].above;
-        }
-        names.reverse();
-        names.join(".")
-    }
-
-    fn write(&self, node: usize, out: &mut Vec<u8>) {
-        match &self.nodes[node].content {
-            Content::New => out.extend_from_slice(b"null"),
-            Content::Value(value) => out.extend_from_slice(value),
-            Content::Members(members) => {
-                let start = out.len();
-                out.push(b'{');
-                for member in members {
-                    write_key(self.nodes[*member].key, out);
-                    self.write(*member, out);
-                    out.push(b',');
-                }
-                close(start, out);
-            }
-        }
+        layout.learn(rules, tree, object);
+        Ok(true)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::tree::NAMES_MAX;
     use super::*;
     use crate::testing::{check, check_errors, run};
 
@@ -425,14 +242,79 @@ mod tests {
                 ),
             ],
         );
-        let shape = Nested {
-            wanted: None,
-            separator: b".".to_vec(),
-        };
-        assert_eq!(shape.parts(br#"a\".b"#), None, "a name with an escape");
+        let shape = Nested::new(None, b".");
+        let first = shape.rules.first_part(br#"a\".b"#);
+        assert_eq!(first, None, "a name with an escape");
         let long = vec!["a"; 101].join(".");
         let event = format!(r#"{{"{long}":1}}"#);
         assert_eq!(run(&SPEC, "nest", &event), [event]);
+    }
+
+    #[test]
+    fn events_with_many_names_are_nested_too() {
+        let (mut wide, mut nested) = (String::new(), String::new());
+        for name in 0..NAMES_MAX {
+            wide += &format!(r#""{name}.a.b":{name},"{name}":{{"c":[]}},"#);
+            nested += &format!(r#""{name}":{{"a":{{"b":{name}}},"c":[]}},"#);
+        }
+        for (input, expected) in [
+            (r#""x.y":1"#, r#"{NESTED"x":{"y":1}}"#),
+            (
+                r#""0.d.e":1,"0.d.f":2"#,
+                r#"{"0":{"a":{"b":0},"c":[],"d":{"e":1,"f":2}},REST}"#,
+            ),
+            (
+                r#""3.c":2"#,
+                r#"{WIDE"3.c":2,"tags":["_nestfailure"],"error":{"message":"two fields would be called 3.c"}}"#,
+            ),
+        ] {
+            let rest = &nested[nested.find(r#""1":"#).expect("a second name")..];
+            let expected = expected
+                .replace("WIDE", &wide)
+                .replace("NESTED", &nested)
+                .replace("REST", rest.trim_end_matches(','));
+            // Events with few names, before and behind it, are not affected.
+            let events = [
+                r#"{"a.b":1}"#,
+                &format!("{{{wide}{input}}}"),
+                r#"{"a.c":1}"#,
+            ];
+            let got = run(&SPEC, "nest", &events.join("\n"));
+            assert_eq!(got, [r#"{"a":{"b":1}}"#, &expected, r#"{"a":{"c":1}}"#]);
+        }
+    }
+
+    #[test]
+    fn events_like_the_last_ones_become_what_each_alone_does() {
+        let events = [
+            r#"{"a.b":1,"n":{"x":[]},"a.c.d":"x.y","e.f":{}}"#,
+            r#"{"a.b":1,"n":{"x.y":[]},"a.c.d":"x.y","e.f":{}}"#,
+            r#"{"a.b":{"g.h":2},"n":0,"a.c.d":"x.y","e.f":{}}"#,
+            r#"{"a.b":1,"n":0,"a.c.d":"x.y"}"#,
+            r#"{"a.b":1,"n":0,"a.c.d":"x.y","e.f":null,"z":1}"#,
+            r#"{"a.b":1,"a":{"c.d":2}}"#,
+            r#"{"a.b":1,"a":2}"#,
+            r#"{ "n" : 0 , "a.b":1 }"#,
+            "{}",
+        ];
+        for stage in ["nest", "nest a"] {
+            let alone = events.map(|event| run(&SPEC, stage, event).remove(0));
+            for (first, second) in (0..events.len()).zip((0..events.len()).cycle().skip(1)) {
+                let mut order = vec![first; 5];
+                order.extend([second, first, second, second, second, first, first]);
+                let input: Vec<&str> = order.iter().map(|event| events[*event]).collect();
+                let expected: Vec<&str> = order.iter().map(|event| &*alone[*event]).collect();
+                assert_eq!(run(&SPEC, stage, &input.join("\n")), expected);
+            }
+        }
+        // As deep as it may be with one level more.
+        let mut shape = Nested::new(None, b".");
+        for (levels, expected) in [(1, true), (2, true), (3, true), (1022, true), (1023, false)] {
+            let (open, close) = ("[".repeat(levels), "]".repeat(levels));
+            let event = format!(r#"{{"a.b":{open}{close}}}"#);
+            let got = shape.write(event.as_bytes(), &mut Vec::new());
+            assert_eq!(got.is_ok(), expected, "{levels}");
+        }
     }
 
     #[test]
@@ -459,10 +341,7 @@ mod tests {
         // As deep as JSON may be, and one level more.
         let deep = |levels: usize| {
             let (open, close) = ("[".repeat(levels), "]".repeat(levels));
-            let mut shape = Nested {
-                wanted: None,
-                separator: b".".to_vec(),
-            };
+            let mut shape = Nested::new(None, b".");
             let event = format!(r#"{{"a.b":{open}{close}}}"#);
             shape.write(event.as_bytes(), &mut Vec::new())
         };
