@@ -149,13 +149,15 @@ pub(crate) fn plain_cell(kind: json::Kind, value: &[u8], span: Span) -> Cell {
 }
 
 /// The first value of an array, and every other value itself.
+#[inline]
 pub(crate) fn first_of(value: Value<'_>) -> Value<'_> {
-    let Value::Json(text) = value else {
-        return value;
-    };
-    if text.first() != Some(&b'[') {
-        return value;
+    match value {
+        Value::Json(text) if text.first() == Some(&b'[') => first_element(text),
+        value => value,
     }
+}
+
+fn first_element(text: &[u8]) -> Value<'_> {
     match json::elements(text).next() {
         Some(at)
             if json::kind(&text[at.clone()]) == json::Kind::String

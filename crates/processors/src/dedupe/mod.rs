@@ -234,6 +234,11 @@ impl Dedupe {
         let fields = FieldsWriter::<Json>::new(batch, is_own);
         let events = fields.is_none().then(|| JsonWriter::new(batch));
         for row in rows.iter() {
+            let document = events.as_ref().and_then(|events| events.document(row));
+            if let Some(document) = document {
+                self.keys.push((row, self.recent.fingerprint(document)));
+                continue;
+            }
             self.text.clear();
             match (&fields, &events) {
                 (Some(fields), _) => fields.write(row, &mut self.text),

@@ -96,10 +96,16 @@ pub(crate) fn write_values(columns: &[Arc<Column>], row: usize, text: &mut Vec<u
 #[inline]
 fn add_value(value: Value<'_>, out: &mut Vec<u8>) {
     let start = out.len();
+    if let Value::Text(text) = value {
+        out.extend_from_slice(&(text.len() as u32 + 1).to_le_bytes());
+        out.push(b'"');
+        out.extend_from_slice(text);
+        return;
+    }
     out.extend_from_slice(&[0; 4]);
     match value {
         Value::Missing => {}
-        Value::Text(_) | Value::Time(_) => {
+        Value::Time(_) => {
             out.push(b'"');
             value.write_text(out);
         }

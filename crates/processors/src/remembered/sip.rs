@@ -46,10 +46,11 @@ impl SipKey {
         for word in words {
             add(&mut v, u64::from_le_bytes(*word));
         }
-        let mut last = [0; 8];
-        last[..rest.len()].copy_from_slice(rest);
-        last[7] = text.len() as u8;
-        add(&mut v, u64::from_le_bytes(last));
+        let last = rest
+            .iter()
+            .rev()
+            .fold(0, |all, byte| all << 8 | u64::from(*byte));
+        add(&mut v, last | (text.len() as u64) << 56);
         v[2] ^= 0xee;
         let first = finish(&mut v);
         v[1] ^= 0xdd;
