@@ -38,16 +38,17 @@ pub(crate) fn event_builder(host: &Arc<HostInfo>, received: i64) -> BatchBuilder
     builder
 }
 
-/// Adds an event, given by its id and its document.
-pub(crate) fn push_event(builder: &mut BatchBuilder, text: &[u8], id_len: usize) {
+/// Adds an event, given by its id and behind that its document.
+pub(crate) fn push_event(builder: &mut BatchBuilder, text: Box<[u8]>, id_len: usize) {
     let row = builder.len() as u64;
-    let buffer = builder.buffer(Bytes::copy_from_slice(text));
+    let len = text.len();
+    let buffer = builder.buffer(Bytes::from(text));
     let span = |start: usize, end: usize| Span {
         buffer,
         start: start as u32,
         len: (end - start) as u32,
     };
-    builder.push(span(id_len, text.len()), row, row + 1);
+    builder.push(span(id_len, len), row, row + 1);
     // It was an id before.
     let _ = builder.id_last(span(0, id_len));
 }

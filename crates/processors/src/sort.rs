@@ -287,7 +287,7 @@ impl Processor for Sort {
             let mut builder = event_builder(&Arc::new(HostInfo { name: "".into() }), 0);
             texts
                 .iter()
-                .for_each(|(text, id_len)| push_event(&mut builder, text, *id_len));
+                .for_each(|(text, id_len)| push_event(&mut builder, (*text).into(), *id_len));
             let batch = builder.finish();
             let columns = self.fields.iter().map(|field| batch.column(&field.path));
             let columns: Vec<_> = columns.collect();
@@ -338,7 +338,7 @@ impl Sort {
         for events in events.chunks(ROWS_MAX) {
             let mut builder = event_builder(behind.host(), behind.received());
             for event in events {
-                push_event(&mut builder, &event.text, event.id_len);
+                push_event(&mut builder, event.text.clone(), event.id_len);
             }
             self.derived.push(builder.finish());
         }
