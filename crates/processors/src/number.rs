@@ -42,10 +42,15 @@ impl Number {
         broken.is_finite().then_some(Self::Float(broken))
     }
 
+    /// The order of two numbers as they are: a whole one is not rounded. `-0.0` is 0, and what is no number comes last.
     pub fn order(self, other: Self) -> Ordering {
         match (self, other) {
             (Self::Int(one), Self::Int(other)) => one.cmp(&other),
-            _ => self.to_f64().total_cmp(&other.to_f64()),
+            (Self::Int(whole), Self::Float(broken)) => order_whole(whole, broken),
+            (Self::Float(broken), Self::Int(whole)) => order_whole(whole, broken).reverse(),
+            (Self::Float(one), Self::Float(other)) => one
+                .partial_cmp(&other)
+                .unwrap_or_else(|| one.is_nan().cmp(&other.is_nan())),
         }
     }
 
@@ -66,4 +71,18 @@ impl Number {
             Self::Float(broken) => Cell::Float(broken),
         }
     }
+}
+
+fn order_whole(whole: i128, broken: f64) -> Ordering {
+    /// 2^127, one more than the largest whole number.
+    const BEYOND: f64 = 170_141_183_460_469_231_731_687_303_715_884_105_728.0;
+    if broken.is_nan() || broken >= BEYOND {
+        return Ordering::Less;
+    }
+    if broken < -BEYOND {
+        return Ordering::Greater;
+    }
+    let fraction = broken.fract();
+    let by_fraction = 0.0_f64.partial_cmp(&fraction).unwrap_or(Ordering::Equal);
+    whole.cmp(&(broken.trunc() as i128)).then(by_fraction)
 }
