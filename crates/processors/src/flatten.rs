@@ -13,6 +13,11 @@ use crate::reshape::{Reshape, check_names, close, reshape, separator, write_key}
 
 const FAILURE_TAG: &str = "_flattenfailure";
 
+/// An event may become so many times as long as it was: names of objects are repeated for each of their members.
+const GROWTH_MAX: usize = 16;
+/// An event may become so long, however short it was.
+const EVENT_BYTES_MIN: usize = 64 * 1024;
+
 /// The processor's description.
 pub const SPEC: Spec = Spec {
     name: "flatten",
@@ -61,7 +66,7 @@ A field within an object stays there: `flatten a.b` makes `b.c` in `a`. Fields t
 
 With `lists=index`, the elements of lists get their numbers as names, from 0 on; empty lists stay. `depth` says how many names a member may have beside that of the field; what lies deeper stays an object.
 
-An event in which two fields would have the same name fails with `_flattenfailure` and stays as it is. Expressions and other processors find `a.b` with and without `flatten`. [`nest`](processor-nest.md) makes objects again, except of lists.
+An event in which two fields would have the same name fails with `_flattenfailure` and stays as it is. So does one that would become longer than 16 times its size and longer than 64 KiB, because the names of objects are repeated for each of their members. Expressions and other processors find `a.b` with and without `flatten`. [`nest`](processor-nest.md) makes objects again, except of lists.
 
 The event is written anew as JSON: values keep all of their digits, and what lies under `@metadata` is not touched.
 ";
@@ -118,6 +123,7 @@ fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Processor>, Conf
             depth: config.depth.map_or(u64::MAX, |depth| depth.0),
             name: Vec::new(),
             is_ambiguous: false,
+            event_bytes_max: 0,
         },
         dotted_keys: config.separator.contains('.'),
         tag: context.tag_or(FAILURE_TAG),
@@ -188,12 +194,15 @@ struct Flattened {
     name: Vec<u8>,
     /// A name has the first byte of the separator in itself, so that another one may become the same.
     is_ambiguous: bool,
+    /// How long the event at hand may become.
+    event_bytes_max: usize,
 }
 
 impl Reshape for Flattened {
     fn write(&mut self, object: &[u8], out: &mut Vec<u8>) -> Result<bool, String> {
         let wanted = self.wanted.clone();
         self.is_ambiguous = false;
+        self.event_bytes_max = EVENT_BYTES_MIN.max(object.len().saturating_mul(GROWTH_MAX));
         self.object(&wanted, object, out)
     }
 }
@@ -219,7 +228,7 @@ impl Flattened {
                 is_flattened = true;
                 self.name.clear();
                 self.name.extend_from_slice(member.key);
-                self.members(value, self.depth, out);
+                self.members(value, self.depth, out)?;
                 continue;
             }
             write_key(member.key, out);
@@ -253,11 +262,11 @@ impl Flattened {
     }
 
     /// Appends the members of a value, which is called `name`, with their names, each with a comma.
-    fn members(&mut self, value: &[u8], depth: u64, out: &mut Vec<u8>) {
+    fn members(&mut self, value: &[u8], depth: u64, out: &mut Vec<u8>) -> Result<(), String> {
         if json::kind(value) == Kind::Object {
             for member in json::members(value) {
                 self.note(member.key);
-                self.member(member.key, &value[member.value], depth, out);
+                self.member(member.key, &value[member.value], depth, out)?;
             }
         } else {
             let mut number = Vec::new();
@@ -265,23 +274,35 @@ impl Flattened {
                 number.clear();
                 json::write_u64(&mut number, index as u64);
                 self.note(&number);
-                self.member(&number, &value[at], depth, out);
+                self.member(&number, &value[at], depth, out)?;
             }
         }
+        Ok(())
     }
 
-    fn member(&mut self, key: &[u8], value: &[u8], depth: u64, out: &mut Vec<u8>) {
+    fn member(
+        &mut self,
+        key: &[u8],
+        value: &[u8],
+        depth: u64,
+        out: &mut Vec<u8>,
+    ) -> Result<(), String> {
         let len = self.name.len();
         self.name.extend_from_slice(&self.separator);
         self.name.extend_from_slice(key);
         if depth > 1 && self.opens(value) {
-            self.members(value, depth - 1, out);
+            self.members(value, depth - 1, out)?;
         } else {
+            if out.len() + self.name.len() + value.len() > self.event_bytes_max {
+                let max = self.event_bytes_max;
+                return Err(format!("it would become longer than {max} bytes"));
+            }
             write_key(&self.name, out);
             out.extend_from_slice(value);
             out.push(b',');
         }
         self.name.truncate(len);
+        Ok(())
     }
 }
 
@@ -380,6 +401,25 @@ mod tests {
                 r#"{"a.c":1,"a.b":2}"#,
             )],
         );
+    }
+
+    #[test]
+    fn an_event_that_would_grow_beyond_its_limit_fails() {
+        let event = |name: usize, members: usize| {
+            let members: Vec<String> = (0..members).map(|n| format!("\"{n}\":1")).collect();
+            format!(r#"{{"{}":{{{}}}}}"#, "k".repeat(name), members.join(","))
+        };
+        let long = event(500_000, 10_000);
+        let failed = run(&SPEC, "flatten", &long);
+        let kept = &long[..long.len() - 1];
+        assert!(failed[0].starts_with(kept), "the fields stay");
+        let reason = format!("it would become longer than {} bytes", long.len() * 16);
+        assert!(failed[0].contains("_flattenfailure") && failed[0].contains(&reason));
+        // Short events may grow more: 100 names of 600 bytes.
+        let flat = run(&SPEC, "flatten", &event(600, 100));
+        assert!(flat[0].len() > 60_000 && !flat[0].contains("tags"));
+        let failed = run(&SPEC, "flatten", &event(700, 100));
+        assert!(failed[0].contains("longer than 65536 bytes"));
     }
 
     #[test]
