@@ -173,6 +173,13 @@ impl Batch {
         self.root.own.is_some()
     }
 
+    /// The bytes of a row's document as it lies in the batch, without what was written since; zero without a document.
+    pub fn document_len(&self, row: usize) -> usize {
+        let document = self.root.own.as_ref().map(|own| own.cell(row));
+        let span = document.and_then(Cell::span);
+        span.map_or(0, |span| span.len as usize)
+    }
+
     /// Whether an event may have the field, dots in keys as they are: what is known without looking at rows.
     pub fn may_have(&self, path: &FieldPath) -> bool {
         let mut node = &self.root;

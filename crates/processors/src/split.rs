@@ -1,5 +1,6 @@
 //! `split`: an event for each element of a list, or for each piece of a text.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use batch::{
@@ -17,6 +18,8 @@ use crate::text::plain_cell;
 
 /// Rows of a batch of parts at most.
 const ROWS_MAX: usize = 4096;
+/// Bytes of the events of a batch of parts at most, about as an output would write them; one event may have more.
+const BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// The processor's description.
 pub const SPEC: Spec = Spec {
@@ -27,7 +30,8 @@ pub const SPEC: Spec = Spec {
                   list is removed. A text is split where `separator` stands, which is no part of the pieces; empty pieces are left out.\n\n\
                   An event without a list in the field passes unchanged, and so does one whose list is empty, and one whose text has no `separator`, or without one in the settings. A text of nothing but separators passes too. If the target lies below something \
                   that is no object, the event fails with `_splitfailure`.\n\n\
-                  In each batch, the new events come behind those that passed unchanged, in the order of the events that they were. They are written as JSON. Where `head` behind `split` ends the input, a later run does not go on in the middle of a batch: it reads the batch again, or with a disk queue begins with the next one.\n\n\
+                  In each batch, the new events come behind those that passed unchanged, in the order of the events that they were. They are written as JSON, in batches of at most 4,096 events and about 4 MiB, so that a list of many elements in a long event does not become one batch of any size. \
+                  How many events a list makes is not limited: each of them repeats all other fields, so keep those that are long out of it with `remove` in front of `split`. Where `head` behind `split` ends the input, a later run does not go on in the middle of a batch: it reads the batch again, or with a disk queue begins with the next one.\n\n\
                   The counters `events_split` and `events_made` have how many events were split, and how many came of them. The id of a new event is that of the event it comes from, `-` and its index in hexadecimal: \
                   the same whenever the event is processed again.\n\n\
                   The new events are counted and rejected each by itself; one that an output rejects becomes a dead letter of its own. For an input, the event that was split counts as dropped by `split`.",
@@ -242,20 +246,6 @@ impl Split {
             return;
         }
         let rows = std::mem::take(&mut parts.rows);
-        let mut values = ColumnBuilder::over(rows.len(), column.buffers().clone());
-        let appended = std::mem::take(&mut parts.appended);
-        for (row, cell) in std::mem::take(&mut parts.cells).into_iter().enumerate() {
-            match cell {
-                PartCell::Own(cell) => values.set(row, cell),
-                PartCell::Text(from, until) => values.set_text(row, &appended[from..until]),
-                PartCell::Json(from, until) => {
-                    let text = &appended[from..until];
-                    let kind = json::kind(text);
-                    let span = values.append(|out| out.extend_from_slice(text));
-                    values.set(row, plain_cell(kind, text, span));
-                }
-            }
-        }
         let mut parents: Vec<usize> = rows.iter().map(|(row, _)| *row).collect();
         parents.dedup();
         // The list is not to be read again with every part: the documents are written once without it.
@@ -275,9 +265,29 @@ impl Split {
             }
             (place, *index)
         });
-        let mut made = base.parts(&of_base.collect::<Vec<_>>());
+        let of_base: Vec<(usize, u32)> = of_base.collect();
+        let mut from = 0;
+        while from < rows.len() {
+            let until = from + batch_len(&base, &of_base[from..], &parts.cells[from..]);
+            let made = base.parts(&of_base[from..until]);
+            let values = parts.values(from..until, column);
+            self.push(made, values, &rows[from..until], failures);
+            from = until;
+        }
+        parts.cells.clear();
+        parts.appended.clear();
+    }
+
+    /// Writes the values of parts, which are made of these rows, and gives the batch to the engine.
+    fn push(
+        &mut self,
+        mut made: Batch,
+        values: Column,
+        rows: &[(usize, u32)],
+        failures: &mut Failures,
+    ) {
         let mut edit = Edit::new();
-        edit.set(self.target.clone(), values.finish());
+        edit.set(self.target.clone(), values);
         let refused = made.apply(edit);
         if !refused.is_empty() {
             let mut left: Vec<usize> = (0..rows.len()).collect();
@@ -297,7 +307,47 @@ impl Split {
     }
 }
 
+/// How many of these parts become a batch: at least one.
+fn batch_len(base: &Batch, of_base: &[(usize, u32)], cells: &[PartCell]) -> usize {
+    let mut bytes = 0;
+    let mut parts = of_base.iter().zip(cells).take(ROWS_MAX);
+    let full = parts.position(|((row, _), cell)| {
+        let is_first = bytes == 0;
+        bytes += base.document_len(*row) + cell.len();
+        bytes > BYTES_MAX && !is_first
+    });
+    full.unwrap_or(of_base.len().min(ROWS_MAX))
+}
+
+impl PartCell {
+    /// About the bytes that it is written in.
+    fn len(self) -> usize {
+        match self {
+            Self::Own(cell) => cell.span().map_or(0, |span| span.len as usize),
+            Self::Text(from, until) | Self::Json(from, until) => until - from,
+        }
+    }
+}
+
 impl Parts {
+    /// The values of some of the parts.
+    fn values(&self, range: Range<usize>, column: &Column) -> Column {
+        let mut values = ColumnBuilder::over(range.len(), column.buffers().clone());
+        for (row, cell) in self.cells[range].iter().enumerate() {
+            match *cell {
+                PartCell::Own(cell) => values.set(row, cell),
+                PartCell::Text(from, until) => values.set_text(row, &self.appended[from..until]),
+                PartCell::Json(from, until) => {
+                    let text = &self.appended[from..until];
+                    let kind = json::kind(text);
+                    let span = values.append(|out| out.extend_from_slice(text));
+                    values.set(row, plain_cell(kind, text, span));
+                }
+            }
+        }
+        values.finish()
+    }
+
     /// The value of an element of a JSON list, which stands at `span`.
     fn element(&mut self, value: &[u8], span: batch::Span) -> PartCell {
         let kind = json::kind(value);
@@ -396,7 +446,33 @@ mod tests {
         let lines: Vec<String> = derived.iter().flat_map(lines_of).collect();
         assert_eq!(lines.len(), 20_000);
         assert_eq!(lines[19_999], "{\"n\":9999}");
-        assert_eq!(derived.len(), 2);
+        let sizes: Vec<usize> = derived.iter().map(Batch::len).collect();
+        assert_eq!(sizes, [4096, 4096, 1808, 4096, 4096, 1808]);
+    }
+
+    #[test]
+    fn parts_of_a_long_event_come_in_batches_of_few_bytes() {
+        let list = vec!["1"; 500].join(",");
+        let long = "k".repeat(100_000);
+        let line = format!("{{\"m\":[{list}],\"big\":\"{long}\"}}");
+        let mut processor = build(&SPEC, "split m").expect("right");
+        let mut batch = batch_of([r#"{"m":[0]}"#, &*line]);
+        process(processor.as_mut(), &mut batch);
+        let derived = processor.take_derived();
+        let sizes: Vec<usize> = derived.iter().map(Batch::len).collect();
+        assert_eq!(sizes.iter().sum::<usize>(), 501);
+        for batch in &derived {
+            let bytes: usize = lines_of(batch).iter().map(String::len).sum();
+            assert!(bytes <= BYTES_MAX + BYTES_MAX / 64, "{bytes}");
+        }
+        assert_eq!(sizes[..2], [42, 41]);
+        // An event that is longer than a batch comes alone.
+        let longer = "k".repeat(BYTES_MAX);
+        let line = format!("{{\"m\":[1,2],\"big\":\"{longer}\"}}");
+        process(processor.as_mut(), &mut batch_of([&*line]));
+        let derived = processor.take_derived();
+        let sizes: Vec<usize> = derived.iter().map(Batch::len).collect();
+        assert_eq!(sizes, [1, 1]);
     }
 
     #[test]
