@@ -25,8 +25,8 @@ pub const SPEC: Spec = Spec {
     aliases: &[],
     summary: "Parses the pairs of a logfmt line into fields.",
     description: "Parses texts such as `level=info msg=\"user logged in\" cached`, by the rules of [go-logfmt](https://github.com/go-logfmt/logfmt), which many programs write logs with. Blanks and control \
-                  characters separate pairs. Values are strings: up to the next blank, in double quotes with the escapes of JSON (`\\\"`, `\\n`, `\\u00e9`), or in single \
-                  quotes without escapes. `key=` gives an empty string, and a key without `=` is `true`, unless `allow_bare_keys: false` leaves it out. `=` and quotes within an unquoted value belong to it, so that \
+                  characters separate pairs. Values are strings: up to the next blank, in double quotes with the escapes of JSON (`\\\"`, `\\n`, `\\u00e9`) and those of Go (`\\x1b`, `\\033`, `\\a`, `\\v`, `\\'`, `\\U0001f600`), or in single \
+                  quotes without escapes. Bytes given by `\\x` and octal escapes that are not UTF-8 become U+FFFD. `key=` gives an empty string, and a key without `=` is `true`, unless `allow_bare_keys: false` leaves it out. `=` and quotes within an unquoted value belong to it, so that \
                   `url=/a?b=c` is one pair; go-logfmt itself refuses these.\n\n\
                   Keys become fields as they are, dots included: the field `a.b` of `a.b=1` is found by that name. A key that occurs twice gives a list. Existing fields are replaced.\n\n\
                   The event fails with `_logfmtparsefailure` and keeps its fields if a quote is not closed, an escape is invalid, a pair has no key, a key holds a quote, or `target` or something above it is not an object. If the field is absent or null, nothing \
@@ -157,6 +157,13 @@ impl Logfmt {
                     json::unescape(&text[start..end], &mut fields.changed);
                     ValueLocation::Changed(from, fields.changed.len())
                 }
+                PairValue::GoEscaped(start, end) => {
+                    let from = fields.changed.len();
+                    let value = go_unescape(&text[start..end]);
+                    let value = value.ok_or(Problem::Escape(start - 1))?;
+                    fields.changed.extend_from_slice(value.as_bytes());
+                    ValueLocation::Changed(from, fields.changed.len())
+                }
             };
             fields.add(text, pair.key, value);
         }
@@ -177,8 +184,10 @@ enum PairValue {
     /// Nowhere: the key has no `=`.
     Bare,
     Text(usize, usize),
-    /// With escapes, which are valid.
+    /// With escapes, which are valid in JSON.
     Escaped(usize, usize),
+    /// With escapes, some of which JSON does not have.
+    GoEscaped(usize, usize),
 }
 
 /// Why a text is not logfmt, and where, in bytes from its start.
@@ -190,7 +199,7 @@ enum Problem {
     QuoteInKey(usize),
     #[error("the quote at byte {0} is not closed")]
     OpenQuote(usize),
-    #[error("the quoted value at byte {0} has an escape that is not one of JSON")]
+    #[error("the quoted value at byte {0} has an escape that neither JSON nor Go has")]
     Escape(usize),
 }
 
@@ -255,8 +264,58 @@ fn quoted_at(text: &[u8], pos: usize) -> Result<(PairValue, usize), Problem> {
     }
     match json::validate(&text[pos..=end]) {
         Ok(_) => Ok((PairValue::Escaped(start, end), end + 1)),
-        Err(_) => Err(Problem::Escape(pos)),
+        Err(_) => Ok((PairValue::GoEscaped(start, end), end + 1)),
     }
+}
+
+/// The text that the body of a string with escapes of Go (<https://go.dev/ref/spec#Rune_literals>) or JSON stands for; none where
+/// an escape is neither.
+fn go_unescape(body: &[u8]) -> Option<String> {
+    let number = |digits: &[u8], radix| {
+        let value = |value, digit: &u8| Some(value * radix + char::from(*digit).to_digit(radix)?);
+        digits.iter().try_fold(0_u32, value)
+    };
+    let mut out = Vec::with_capacity(body.len());
+    let mut rest = body;
+    while let Some(at) = memchr::memchr(b'\\', rest) {
+        out.extend_from_slice(&rest[..at]);
+        rest = &rest[at..];
+        let letter = *rest.get(1)?;
+        let mut len = 2;
+        match letter {
+            b'a' => out.push(0x07),
+            b'v' => out.push(0x0b),
+            b'\'' => out.push(b'\''),
+            b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => {
+                json::unescape(&rest[..len], &mut out);
+            }
+            b'x' => {
+                len = 4;
+                out.push(u8::try_from(number(rest.get(2..len)?, 16)?).ok()?);
+            }
+            b'0'..=b'7' => {
+                len = 4;
+                out.push(u8::try_from(number(rest.get(1..len)?, 8)?).ok()?);
+            }
+            b'u' => {
+                let code = number(rest.get(2..6)?, 16)?;
+                let has_pair = (0xd800..0xdc00).contains(&code)
+                    && rest[6..].starts_with(b"\\u")
+                    && rest.get(8..12).is_some_and(|low| number(low, 16).is_some());
+                len = if has_pair { 12 } else { 6 };
+                json::unescape(&rest[..len], &mut out);
+            }
+            b'U' => {
+                len = 10;
+                let character = char::from_u32(number(rest.get(2..len)?, 16)?)?;
+                out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
+            }
+            _ => return None,
+        }
+        rest = &rest[len..];
+    }
+    out.extend_from_slice(rest);
+    Some(String::from_utf8_lossy(&out).into_owned())
 }
 
 /// The first byte at or after `pos` that is wanted, or the end of the text.
@@ -287,6 +346,16 @@ mod tests {
                 r#""a":"\"\\\n\té","b":"x\\ \"y\"""#,
             ),
             ("", r#"a="\ud83d\ude00""#, r#""a":"😀""#),
+            (
+                "",
+                r#"a="\x1b[31m\033\a\v\'\"\/\U0001f600\u00e9\ud83d\ude00\t""#,
+                "\"a\":\"\\u001b[31m\\u001b\\u0007\\u000b'\\\"/😀é😀\\t\"",
+            ),
+            (
+                "",
+                r#"a="\xc3\xa9 \xff\ud83d""#,
+                "\"a\":\"é \u{fffd}\u{fffd}\"",
+            ),
             ("", "a=\"tab\there\"", r#""a":"tab\there""#),
             ("", r#"a="x"b=1"#, r#""a":"x","b":"1""#),
             (
@@ -351,7 +420,22 @@ mod tests {
             (
                 "",
                 r#"a="\x""#,
-                "line: the quoted value at byte 2 has an escape that is not one of JSON",
+                "line: the quoted value at byte 2 has an escape that neither JSON nor Go has",
+            ),
+            (
+                "",
+                r#"a="\x1b" b="\xg0""#,
+                "line: the quoted value at byte 11 has an escape that neither JSON nor Go has",
+            ),
+            (
+                "",
+                r#"a="\U00110000""#,
+                "line: the quoted value at byte 2 has an escape that neither JSON nor Go has",
+            ),
+            (
+                "",
+                r#"a="\400""#,
+                "line: the quoted value at byte 2 has an escape that neither JSON nor Go has",
             ),
             (
                 "target=line",
