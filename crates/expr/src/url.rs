@@ -3,6 +3,8 @@
 //! Nothing is decoded or normalised: a log shows what was asked for. So parts are views of the text, and a path alone, as
 //! access logs hold it, has parts too; the crate `url` gives neither.
 
+use std::net::Ipv6Addr;
+
 /// The parts of a URL.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UrlParts<'t> {
@@ -32,12 +34,15 @@ pub struct UrlError(pub(crate) &'static str);
 const BEGINNING: UrlError =
     UrlError("a URL: it begins with a scheme, as in `https://example.com/a`, or with `/`");
 const PORT: UrlError = UrlError("a URL, whose port is a number");
+const BRACKETS: UrlError = UrlError(
+    "a URL: brackets hold an IPv6 address, behind which nothing but a port stands, as in `http://[::1]:80/`",
+);
 
 impl<'t> UrlParts<'t> {
     /// Takes a URL with a scheme, or a path with what may follow it, apart.
     ///
     /// # Errors
-    /// Any other text, and a port that is no number up to 65535.
+    /// Any other text, a port that is no number up to 65535, and brackets that are not those of an address.
     pub fn read(text: &'t str) -> Result<Self, UrlError> {
         if !is_url(text) {
             return Err(BEGINNING);
@@ -73,12 +78,15 @@ impl<'t> UrlParts<'t> {
             }
             None => authority,
         };
-        let (domain, port) = match host.strip_prefix('[').and_then(|host| host.split_once(']')) {
-            Some((address, after)) => (address, after.strip_prefix(':')),
+        let (domain, port) = match host.strip_prefix('[') {
+            Some(rest) => bracketed(rest).ok_or(BRACKETS)?,
             None => split(host, ':'),
         };
         self.domain = Some(domain);
         if let Some(port) = port.filter(|port| !port.is_empty()) {
+            if !port.bytes().all(|byte| byte.is_ascii_digit()) {
+                return Err(PORT);
+            }
             self.port = Some(port.parse().map_err(|_| PORT)?);
         }
         Ok(())
@@ -92,6 +100,21 @@ impl<'t> UrlParts<'t> {
         let (stem, extension) = name.rsplit_once('.')?;
         let is_one = !stem.is_empty() && !extension.is_empty();
         is_one.then_some(extension)
+    }
+}
+
+/// The address in brackets, and what stands behind their colon. `rest` begins behind the first bracket.
+fn bracketed(rest: &str) -> Option<(&str, Option<&str>)> {
+    let (address, after) = rest.split_once(']')?;
+    // RFC 3986 also has addresses of later versions, as `v1.…`; RFC 6874 a zone behind `%25`, which is also written as `%`.
+    let (plain, _) = split(address, '%');
+    let is_later = plain.starts_with(['v', 'V']) && plain.contains('.');
+    if !is_later && plain.parse::<Ipv6Addr>().is_err() {
+        return None;
+    }
+    match after.strip_prefix(':') {
+        Some(port) => Some((address, Some(port))),
+        None => after.is_empty().then_some((address, None)),
     }
 }
 

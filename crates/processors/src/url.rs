@@ -63,8 +63,8 @@ pub const SPEC: Spec = Spec {
 };
 
 const DESCRIPTION: &str = "\
-Writes these fields of the [Elastic Common Schema](https://www.elastic.co/docs/reference/ecs/ecs-url) below `target`. Parts that a URL does not have make no field. Fields of `target` that have
-other names stay.
+Writes these fields of the [Elastic Common Schema](https://www.elastic.co/docs/reference/ecs/ecs-url) below `target`. Parts that a URL does not have make no field. Fields of `target` that are
+there stay where the URL has no such part: beside an old `url.query` that belongs to another URL, use `remove url` first, or another `target`.
 
 | field | of `https://ann:pw@example.com:8443/a/b.tar.gz?x=1#top` |
 | --- | --- |
@@ -81,10 +81,12 @@ other names stay.
 The text is a URL with a scheme, or a path such as `/a?b=1`, as access logs hold it. Nothing is decoded or normalised: letters keep their case, and `%20` stays. The function `url.decode` decodes a field. `registered_domain`,
 `subdomain` and `top_level_domain` are not written: they need the list of public suffixes, which changes every week.
 
+`password` is the password as it stands in the URL, without anything that tells `redact` that it is one, and `original` has it too. Put `redact` in front of `url`, which masks it in the text, or `remove url.password, url.original` behind it.
+
 `parameters` names a field that gets the parameters of the query as an object. There, names and values are decoded as in forms: `%20` and `+` are a blank; bytes that are not UTF-8 then become U+FFFD. A
 parameter without `=` is an empty string, one without a name is left out, and one that occurs twice gives a list. Names with dots are one key.
 
-The event fails with `_urlparsefailure` and keeps its fields if the text is no URL, its port is no number up to 65535, or `target` or something above it is not an object. `target` may be the field itself, which becomes an object then. If the field
+The event fails with `_urlparsefailure` and keeps its fields if the text is no URL, its port is no number up to 65535, brackets hold something else than an IPv6 address, or `target` or something above it is not an object. `target` may be the field itself, which becomes an object then. If the field
 is absent or null, nothing happens.
 ";
 
@@ -366,6 +368,14 @@ mod tests {
                 r#""scheme":"http","domain":"::1","port":80,"path":"/""#,
             ),
             (
+                "http://[fe80::1%25eth0]",
+                r#""scheme":"http","domain":"fe80::1%25eth0""#,
+            ),
+            (
+                "http://[v1.a:b]:/",
+                r#""scheme":"http","domain":"v1.a:b","path":"/""#,
+            ),
+            (
                 "file:///etc/x.conf",
                 r#""scheme":"file","path":"/etc/x.conf","extension":"conf""#,
             ),
@@ -439,6 +449,8 @@ mod tests {
         );
     }
 
+    const BRACKETS: &str = "a: the text is not a URL: brackets hold an IPv6 address, behind which nothing but a port stands, as in `http://[::1]:80/`";
+
     #[test]
     fn failures_say_what_is_wrong_and_change_nothing() {
         for (stage, event, reason) in [
@@ -452,6 +464,15 @@ mod tests {
                 r#"{"a":"http://b:70000/"}"#,
                 "a: the text is not a URL, whose port is a number",
             ),
+            (
+                "url a",
+                r#"{"a":"http://b:+80/"}"#,
+                "a: the text is not a URL, whose port is a number",
+            ),
+            ("url a", r#"{"a":"http://[::1]evil.com:80/"}"#, BRACKETS),
+            ("url a", r#"{"a":"http://[zz]/"}"#, BRACKETS),
+            ("url a", r#"{"a":"http://[10.0.0.1]/"}"#, BRACKETS),
+            ("url a", r#"{"a":"http://[/"}"#, BRACKETS),
             (
                 "url a",
                 r#"{"a":""}"#,
