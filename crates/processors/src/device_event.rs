@@ -80,6 +80,10 @@ pub(crate) enum DeviceEventError {
     NoHeader(&'static str),
     #[error("the header has {found} fields, and not {wanted}")]
     Header { found: usize, wanted: usize },
+    #[error(
+        "the separator at byte {0} is neither one character, nor its number in hexadecimal, nor `\\t` or `tab`; the setting `delimiter` can name it"
+    )]
+    Separator(usize),
     #[error("there is no key with a `=` at byte {0}")]
     NoKey(usize),
 }

@@ -61,11 +61,11 @@ header, is passed over. The fields below `target` are:
 | `event_id` | the kind of event |
 | `attributes` | the attributes, with their keys as they are (`src`, `usrName`) |
 
-All values are strings; existing fields are replaced. Attributes are separated by tabs, or in version 2.0 by the separator that the event names: one character, or its number in hexadecimal, such as `x5E` or `0x5E`. Where it names none, and where it
-is left out, they are separated by tabs. `delimiter` takes the place of either. The first `=` of an attribute ends its key, and blanks around keys are removed; a part without `=` belongs to the value before it, separator included. A key that occurs
+All values are strings; existing fields are replaced. Attributes are separated by tabs, or in version 2.0 by the separator that the event names: one character, its number in hexadecimal, such as `x5E` or `0x5E`, or `\\t` or `tab` for a tab. Where it names none, and where it
+is left out, they are separated by tabs. `delimiter` takes the place of either, whatever the event names. The first `=` of an attribute ends its key, and blanks around keys are removed; a part without `=` belongs to the value before it, separator included. A key that occurs
 twice gives a list. Blanks at the end of the text are removed.
 
-The event fails with `_leefparsefailure` and keeps its fields if there is no `LEEF:` with a version, the header is incomplete, the attributes do not begin with a key, or `target` or something above it is not an object. If the field is absent or null, nothing happens. The
+The event fails with `_leefparsefailure` and keeps its fields if there is no `LEEF:` with a version, the header is incomplete, it names another separator, such as `;;`, the attributes do not begin with a key, or `target` or something above it is not an object. If the field is absent or null, nothing happens. The
 first 128 distinct keys of a batch are processed in columns; events with further keys take several times as long.
 ";
 
@@ -77,7 +77,7 @@ struct Config {
     field: String,
     /// The object to write into.
     target: String,
-    /// The text between attributes, in place of a tab or of what the event names. Default: none.
+    /// The text between attributes, in place of a tab or of what the event names; `\n` and `\t` stand for a line feed and a tab. Default: none.
     delimiter: Option<String>,
 }
 
@@ -98,7 +98,9 @@ fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Processor>, Conf
         return Err(error.note("without the setting, attributes are separated as the event says"));
     }
     let format = Leef {
-        delimiter: config.delimiter.map(String::into_bytes),
+        delimiter: config
+            .delimiter
+            .map(|text| text.replace("\\n", "\n").replace("\\t", "\t").into_bytes()),
     };
     let settings = (&*config.field, &*config.target);
     Ok(Box::new(DeviceEvents::new(
@@ -134,11 +136,15 @@ impl DeviceFormat for Leef {
         let text = text.trim_ascii_end();
         let start = version_at(text, &NAME_FINDER).ok_or(DeviceEventError::NoHeader(NAME))?;
         let mut pos = read_header(text, start, &mut event.header)?;
-        let mut named = None;
-        let has_delimiter = event.header[0].of(text).starts_with(b"2");
-        if has_delimiter && let Some((delimiter, next)) = delimiter_at(text, pos) {
-            named = delimiter;
+        let mut named = Some('\t');
+        let start = pos;
+        let has_separator = event.header[0].of(text).starts_with(b"2");
+        if has_separator && let Some((name, next)) = separator_at(text, pos) {
+            named = separator_of(name);
             pos = next;
+        }
+        if named.is_none() && self.delimiter.is_none() {
+            return Err(DeviceEventError::Separator(start));
         }
         let mut written = [0; 4];
         let named = named.unwrap_or('\t').encode_utf8(&mut written).as_bytes();
@@ -170,9 +176,9 @@ fn read_header(
     Ok(start)
 }
 
-/// The separator that an event of version 2.0 names at `pos`, none where it leaves that open, and the place behind. Nothing
-/// where the attributes begin at `pos`.
-fn delimiter_at(text: &[u8], pos: usize) -> Option<(Option<char>, usize)> {
+/// What an event of version 2.0 has in the place of its separator at `pos`, and the place behind. Nothing where the attributes
+/// begin at `pos`.
+fn separator_at(text: &[u8], pos: usize) -> Option<(&[u8], usize)> {
     let len = memchr::memchr(b'|', &text[pos..])?;
     // A separator that is a bar ends itself.
     let len = if len == 0 && text.get(pos + 1) == Some(&b'|') {
@@ -180,18 +186,25 @@ fn delimiter_at(text: &[u8], pos: usize) -> Option<(Option<char>, usize)> {
     } else {
         len
     };
-    let name = std::str::from_utf8(&text[pos..pos + len]).ok()?;
-    let next = pos + len + 1;
+    let name = &text[pos..pos + len];
+    let is_attribute = len > 1 && name.contains(&b'=');
+    (!is_attribute).then_some((name, pos + len + 1))
+}
+
+/// The separator of this name: one character, its number, or a tab, as it is written, or where the name is empty.
+fn separator_of(name: &[u8]) -> Option<char> {
+    if name.is_empty() || name == b"\\t" || name.eq_ignore_ascii_case(b"tab") {
+        return Some('\t');
+    }
+    let name = std::str::from_utf8(name).ok()?;
     let mut characters = name.chars();
-    match (characters.next(), characters.next()) {
-        (None, _) => return Some((None, next)),
-        (Some(only), None) => return Some((Some(only), next)),
-        _ => {}
+    if let (Some(only), None) = (characters.next(), characters.next()) {
+        return Some(only);
     }
     let digits = name.strip_prefix("0x").or(name.strip_prefix('x'))?;
     let is_number = digits.len() <= 4 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
     let number = u32::from_str_radix(digits, 16).ok().filter(|_| is_number)?;
-    Some((Some(char::from_u32(number)?), next))
+    char::from_u32(number)
 }
 
 /// Reads the attributes from `start` on.
@@ -262,6 +275,18 @@ mod tests {
             ("", "LEEF:2.0|v|p|1|e|¦|a=1¦b=2", r#"{"a":"1","b":"2"}"#),
             ("", "LEEF:2.0|v|p|1|e|a=1\tb=2|3", r#"{"a":"1","b":"2|3"}"#),
             ("", "LEEF:1.0|v|p|1|e|^|=1", r#"{"^|":"1"}"#),
+            ("", "LEEF:2.0|v|p|1|e|\\t|a=1\tb=2", r#"{"a":"1","b":"2"}"#),
+            ("", "LEEF:2.0|v|p|1|e|tab|a=1\tb=2", r#"{"a":"1","b":"2"}"#),
+            (
+                r"delimiter='\t'",
+                "LEEF:2.0|v|p|1|e|^|a=1^\tb=2",
+                r#"{"a":"1^","b":"2"}"#,
+            ),
+            (
+                "delimiter=';;'",
+                "LEEF:2.0|v|p|1|e|;;|a=1;;b=2",
+                r#"{"a":"1","b":"2"}"#,
+            ),
             (
                 "delimiter=';'",
                 "LEEF:2.0|v|p|1|e|^|a=1^;b=2",
@@ -299,11 +324,15 @@ mod tests {
         assert!(object("", "LEEF:1.0|v|p|1|e|\n").ends_with(r#""event_id":"e"}"#));
     }
 
+    const SEPARATOR: &str = "a: the separator at byte 17 is neither one character, nor its number in hexadecimal, nor `\\t` or `tab`; the setting `delimiter` can name it";
+
     #[test]
     fn failures_say_what_is_wrong_and_change_nothing() {
         for (text, reason) in [
             ("CEF:0|", "a: there is no `LEEF:` with a version"),
             ("LEEF:1.0|v|p", "a: the header has 3 fields, and not 5"),
+            ("LEEF:2.0|v|p|1|e|;;|a=1;;b=2", SEPARATOR),
+            ("LEEF:2.0|v|p|1|e|xD800|a=1", SEPARATOR),
             (
                 "LEEF:1.0|v|p|1|e|words",
                 "a: there is no key with a `=` at byte 17",
