@@ -5,6 +5,7 @@
 //! | [`Storage`], [`StoredFile`] | what is asked of a disk, and what a crash may do to it |
 //! | [`FolderStorage`] | a directory of the file system, locked, past the page cache where accesses are aligned |
 //! | [`lock`], [`folders`] | the lock of a directory; directories that are made durably |
+//! | [`regular`] | opening files that others have named, without waiting for a pipe |
 //! | [`Window`], [`PagePool`] | reading a file through page-aligned buffers, and finding where a record begins again behind damage |
 //! | `simulation` | for tests (feature `simulation`): a disk that loses unsynced data and fails at any operation, by a seed |
 //!
@@ -16,6 +17,7 @@ mod folder;
 pub mod folders;
 pub mod lock;
 mod pages;
+pub mod regular;
 #[cfg(feature = "simulation")]
 pub mod simulation;
 mod storage;

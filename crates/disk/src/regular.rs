@@ -1,4 +1,5 @@
-//! Opens files that others have named: the binaries of a profile, and what processes leave in their folders.
+//! Opens files that others have named: tables and databases of a configuration, the binaries of a profile, and what processes leave in
+//! their folders.
 //!
 //! Such a name can stand for a pipe, at whose opening a reader waits for ever, or for a device, whose reading has effects or no end. So only
 //! regular files are opened, without waiting. Source: open(2), `O_NONBLOCK`.
@@ -14,7 +15,7 @@ use rustix::fs::OFlags;
 ///
 /// # Errors
 /// The system refuses, or it is something else.
-pub(crate) fn open(path: &Path) -> io::Result<File> {
+pub fn open(path: &Path) -> io::Result<File> {
     // A device is not even opened, as far as that can be seen before.
     regular(std::fs::metadata(path)?.is_file())?;
     let file = OpenOptions::new()

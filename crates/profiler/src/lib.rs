@@ -37,7 +37,6 @@ pub mod perf_script;
 pub mod pprof;
 mod process_status;
 pub mod profile;
-mod regular;
 pub mod sampling;
 pub mod store;
 pub mod symbols;

@@ -7,6 +7,7 @@
 mod database;
 
 use std::hash::BuildHasher;
+use std::io::Read;
 use std::sync::Arc;
 
 use batch::{ColumnBuilder, Span, Value};
@@ -102,7 +103,10 @@ fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Processor>, Conf
         node.nearest("database")
             .error(format!("cannot use the database `{path}`: {reason}"))
     };
-    let bytes = std::fs::read(path).map_err(|error| refuse(error.to_string()))?;
+    let mut bytes = Vec::new();
+    disk::regular::open(path.as_ref())
+        .and_then(|mut file| file.read_to_end(&mut bytes))
+        .map_err(|error| refuse(error.to_string()))?;
     let database =
         Database::new(bytes, config.fields).map_err(|error| refuse(error.to_string()))?;
     let settings = (&*config.field, &*config.target, config.cache_entries);

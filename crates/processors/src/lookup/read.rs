@@ -1,7 +1,8 @@
 //! Reads the file of a table.
 
-use std::fs::File;
-use std::io::BufReader;
+use std::io::{BufReader, Read};
+
+use disk::regular;
 
 use super::builder::TableBuilder;
 use super::error::TableError;
@@ -12,20 +13,22 @@ use super::{csv, mmdb, objects};
 /// Reads a table.
 ///
 /// # Errors
-/// The file cannot be read, or something in it not be used.
+/// The file is not a regular one or cannot be read, or something in it not be used.
 pub(super) fn read_table(plan: &Plan) -> Result<Table, TableError> {
+    // A pipe would be waited for, at the start or by the thread that reads the table again.
+    let mut file = BufReader::new(regular::open(plan.path.as_ref())?);
     let mut builder = TableBuilder::new(plan);
     match plan.format {
         TableFormat::Csv { delimiter } => {
-            let file = BufReader::new(File::open(&plan.path)?);
             csv::read_csv(plan, file, delimiter, &mut builder)?;
         }
         TableFormat::Ndjson => {
-            let file = BufReader::new(File::open(&plan.path)?);
             objects::read_ndjson(plan, file, &mut builder)?;
         }
         TableFormat::Mmdb => {
-            mmdb::read_database(plan, std::fs::read(&plan.path)?, &mut builder)?;
+            let mut bytes = Vec::new();
+            file.read_to_end(&mut bytes)?;
+            mmdb::read_database(plan, bytes, &mut builder)?;
         }
     }
     builder.finish()

@@ -498,6 +498,22 @@ fn hits_and_misses_are_counted() {
     assert_eq!(processor.take_counters(), [("hits", 0), ("misses", 0)]);
 }
 
+fn make_pipe(path: &Path) {
+    let made = std::process::Command::new("mkfifo").arg(path).status();
+    assert!(made.expect("mkfifo runs").success());
+}
+
+#[test]
+fn a_pipe_is_refused_and_not_waited_for() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for name in ["t.csv", "t.ndjson", "t.mmdb"] {
+        let path = folder.path().join(name);
+        make_pipe(&path);
+        let message = build_error(&SPEC, &with_table("lookup a", &path));
+        assert!(message.contains("it is not a regular file"), "{message}");
+    }
+}
+
 /// Waits until a condition holds.
 fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
     let end = Instant::now() + Duration::from_secs(20);
@@ -562,6 +578,9 @@ fn a_table_is_read_again_when_its_file_changes() {
     warned("No such file or directory");
     assert_eq!(value(), written(r#""b":"new","c":"x""#));
     assert_eq!(source.take_reloads(), (0, 2));
+    // A pipe, which is not waited for.
+    make_pipe(&path);
+    warned("it is not a regular file");
     // Renamed into place.
     let beside = path.with_extension("new");
     fs::write(&beside, "a,b\n1,last\n").expect("a file");

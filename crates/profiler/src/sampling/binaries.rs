@@ -24,7 +24,6 @@ use object::{Endianness, Object, ObjectSection, ReadCache, ReadRef, elf};
 use super::runtimes::Runtime;
 use super::tables::{self, FrameTable, Unusual};
 use super::v8::layout::Layout;
-use crate::regular;
 
 /// The most bytes of one table.
 const TABLE_BYTES_MAX: u64 = 256 << 20;
@@ -89,7 +88,7 @@ impl Binary {
     /// # Errors
     /// It cannot be read, or is not a 64-bit ELF file.
     pub fn read(path: &Path) -> Result<Self, BinaryError> {
-        let cache = ReadCache::new(regular::open(path)?);
+        let cache = ReadCache::new(disk::regular::open(path)?);
         let mut binary = Self::of(&cache)?;
         if Runtime::has_v8(&path.to_string_lossy()) {
             binary.v8 = Layout::of(&ElfFile64::parse(&cache)?);

@@ -18,7 +18,6 @@ use object::{Endianness, Object, ObjectSection, ObjectSymbol, ReadCache, ReadRef
 use super::Named;
 use super::debug_info;
 use super::demangle::demangle;
-use crate::regular;
 
 /// The most bytes of a symbol's name.
 const NAME_BYTES_MAX: usize = 4096;
@@ -88,7 +87,7 @@ impl SymbolFile {
     /// # Errors
     /// It cannot be read, is no ELF file, or has another build id.
     pub fn open(path: &Path, build_id: &str) -> Result<Self, SymbolError> {
-        let cache = ReadCache::new(regular::open(path)?);
+        let cache = ReadCache::new(disk::regular::open(path)?);
         let file = ElfFile64::<Endianness, _>::parse(&cache)?;
         let found = hexadecimal(file.build_id().ok().flatten().unwrap_or_default());
         if !build_id.is_empty() && found != build_id {
@@ -125,7 +124,7 @@ impl SymbolFile {
         build_id: &str,
     ) {
         for candidate in candidates(path, file, build_id) {
-            let Ok(opened) = regular::open(&candidate) else {
+            let Ok(opened) = disk::regular::open(&candidate) else {
                 continue;
             };
             let cache = ReadCache::new(opened);

@@ -21,7 +21,6 @@ use std::time::{Duration, SystemTime};
 
 use super::demangle::demangle;
 use crate::process_status::{Status, began};
-use crate::regular;
 
 /// The most bytes of a file.
 pub const FILE_BYTES_MAX: u64 = 256 << 20;
@@ -87,7 +86,7 @@ impl PerfMap {
         if self.read == Some(Version::of(&fs::metadata(&self.path)?)) {
             return Ok(());
         }
-        let mut file = regular::open(&self.path)?;
+        let mut file = disk::regular::open(&self.path)?;
         let data = file.metadata()?;
         if let Some((user, since)) = self.writer {
             let is_own = [0, user].contains(&data.uid());

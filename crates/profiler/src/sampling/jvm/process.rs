@@ -11,7 +11,6 @@ use rustix::process::{Pid, PidfdFlags, geteuid, pidfd_open};
 
 use super::AttachError;
 use crate::process_status::{Status, has_option};
-use crate::regular;
 
 /// Bit of `SIGQUIT`, 3, in the masks of `/proc/PID/status`.
 const QUIT: u64 = 1 << 2;
@@ -107,7 +106,7 @@ fn said(number: u32, temp: &OwnedFd) -> impl Iterator<Item = bool> {
     folders
         .filter(move |folder| of_user(&folder.file_name()))
         .filter_map(move |folder| {
-            let file = regular::open(&folder.path().join(number.to_string())).ok()?;
+            let file = disk::regular::open(&folder.path().join(number.to_string())).ok()?;
             let mut data = Vec::new();
             file.take(TOOL_BYTES_MAX).read_to_end(&mut data).ok()?;
             capability(&data)
