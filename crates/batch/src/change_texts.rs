@@ -11,7 +11,9 @@ use crate::batch::Batch;
 use crate::bitmap::Bitmap;
 use crate::cell::{Cell, Span};
 use crate::column::{Column, ColumnBuilder};
+use crate::edit::Edit;
 use crate::format::unescaped;
+use crate::path::FieldPath;
 use crate::tree::{METADATA, Node};
 use crate::{json, msgpack};
 
@@ -70,9 +72,40 @@ impl Batch {
     pub fn change_texts(&mut self, change: &mut impl TextChange, rows: &Bitmap) -> ChangedTexts {
         let mut done = ChangedTexts::none(self.len());
         let mut changer = TextChanger::new(change, rows, &mut done);
-        changer.node(&mut self.root, true);
+        changer.node(&mut self.root, true, None);
         if done.texts > 0 {
             self.forget_all();
+        }
+        done
+    }
+
+    /// Changes the texts of these fields, also in objects and lists. A field is meant in all spellings of its name with dots, and so is
+    /// what lies in it: `user` is also what `user.mail` holds.
+    pub fn change_fields(
+        &mut self,
+        fields: &[FieldPath],
+        change: &mut impl TextChange,
+        rows: &Bitmap,
+    ) -> ChangedTexts {
+        let mut done = ChangedTexts::none(self.len());
+        let is_own = |path: &FieldPath| matches!(&*path.keys()[0], METADATA | TIMESTAMP);
+        let dotted = self.dotted;
+        for path in fields.iter().filter(|path| !dotted || is_own(path)) {
+            if let Some(column) = self.column(path).changed(change, rows, &mut done) {
+                let mut edit = Edit::new();
+                edit.set(path.clone(), column);
+                let refused = self.apply(edit);
+                debug_assert!(refused.is_empty(), "a value that is there can be replaced");
+            }
+        }
+        if dotted {
+            let others = fields.iter().filter(|path| !is_own(path));
+            let others: Vec<&[Box<str>]> = others.map(FieldPath::keys).collect();
+            let before = done.texts;
+            TextChanger::new(change, rows, &mut done).node(&mut self.root, true, Some(&others));
+            if done.texts > before {
+                self.forget_all();
+            }
         }
         done
     }
@@ -101,6 +134,45 @@ fn leaves(change: &impl TextChange, cell: Cell) -> bool {
     }
 }
 
+/// The fields below an object that are looked into, each by the keys that lead to it; none for all.
+type FieldKeys<'f> = Option<&'f [&'f [Box<str>]]>;
+
+/// How much of a member of an object is looked into.
+enum FieldShare<'f> {
+    None,
+    All,
+    /// These fields below it.
+    Below(Vec<&'f [Box<str>]>),
+}
+
+/// How much of a member lies in these fields. Its key may spell several keys with dots.
+fn part_in<'f>(fields: &[&'f [Box<str>]], member: &[u8]) -> FieldShare<'f> {
+    let mut further = Vec::new();
+    for keys in fields {
+        let mut rest = member;
+        for (index, key) in keys.iter().enumerate() {
+            let Some(after) = rest.strip_prefix(key.as_bytes()) else {
+                break;
+            };
+            let is_last = index + 1 == keys.len();
+            match after {
+                [] | [b'.', ..] if is_last => return FieldShare::All,
+                [] => further.push(&keys[index + 1..]),
+                [b'.', after @ ..] => {
+                    rest = after;
+                    continue;
+                }
+                _ => {}
+            }
+            break;
+        }
+    }
+    match further.is_empty() {
+        true => FieldShare::None,
+        false => FieldShare::Below(further),
+    }
+}
+
 /// The most bytes that a text of MessagePack has as JSON.
 fn grown(len: usize) -> usize {
     len.saturating_mul(3)
@@ -108,14 +180,14 @@ fn grown(len: usize) -> usize {
 
 impl Column {
     /// A column of edits that changes the texts of these rows, also in objects and lists; none where all stay as they are.
-    pub fn changed(
+    fn changed(
         &self,
         change: &mut impl TextChange,
         rows: &Bitmap,
         done: &mut ChangedTexts,
     ) -> Option<Self> {
         let mut changer = TextChanger::new(change, rows, done);
-        let column = changer.column(self, None, false)?;
+        let column = changer.column(self, None, false, None)?;
         Some(column.finish())
     }
 }
@@ -147,9 +219,9 @@ impl<'a, C: TextChange> TextChanger<'a, C> {
     }
 
     /// Changes what was written at and below a node.
-    fn node(&mut self, node: &mut Node, is_root: bool) {
+    fn node(&mut self, node: &mut Node, is_root: bool, fields: FieldKeys<'_>) {
         if let Some(own) = node.own.clone()
-            && let Some(mut column) = self.column(&own, Some(node), is_root)
+            && let Some(mut column) = self.column(&own, Some(node), is_root, fields)
         {
             for row in 0..own.len() {
                 if column.cell(row) == Cell::Keep {
@@ -160,7 +232,13 @@ impl<'a, C: TextChange> TextChanger<'a, C> {
         }
         let stays = |child: &Node| is_root && matches!(&*child.key, METADATA | TIMESTAMP);
         for child in node.children.iter_mut().filter(|child| !stays(child)) {
-            self.node(child, false);
+            match fields.map_or(FieldShare::All, |fields| {
+                part_in(fields, child.key.as_bytes())
+            }) {
+                FieldShare::None => {}
+                FieldShare::All => self.node(child, false, None),
+                FieldShare::Below(further) => self.node(child, false, Some(&further)),
+            }
         }
     }
 
@@ -170,6 +248,7 @@ impl<'a, C: TextChange> TextChanger<'a, C> {
         column: &Column,
         node: Option<&Node>,
         is_event: bool,
+        fields: FieldKeys<'_>,
     ) -> Option<ColumnBuilder> {
         if let Some(cell) = column.as_constant()
             && self.leaves_constant(column, cell)
@@ -187,7 +266,7 @@ impl<'a, C: TextChange> TextChanger<'a, C> {
                 row,
                 is_event,
             });
-            self.cell(column, row, over, &mut edit);
+            self.cell(column, row, over, fields, &mut edit);
         }
         edit
     }
@@ -207,11 +286,12 @@ impl<'a, C: TextChange> TextChanger<'a, C> {
         column: &Column,
         row: usize,
         over: Option<Over<'_>>,
+        fields: FieldKeys<'_>,
         edit: &mut Option<ColumnBuilder>,
     ) {
         let builder = || ColumnBuilder::over(column.len(), column.buffers().clone());
         let cell = match column.cell(row) {
-            Cell::Text(span) => {
+            Cell::Text(span) if fields.is_none() => {
                 self.written.clear();
                 let len = match self.change.change(column.bytes(span), &mut self.written) {
                     NewText::Same => return,
@@ -228,7 +308,7 @@ impl<'a, C: TextChange> TextChanger<'a, C> {
             }
             Cell::Json(span) => {
                 let value = column.bytes(span);
-                if self.change.leaves_json(value) || !self.finds(value, over) {
+                if self.change.leaves_json(value) || !self.finds(value, over, fields) {
                     return;
                 }
                 let edit = edit.get_or_insert_with(builder);
@@ -237,7 +317,7 @@ impl<'a, C: TextChange> TextChanger<'a, C> {
             Cell::MsgPack(span) if self.may_hold(column.bytes(span)) => {
                 let mut value = Vec::new();
                 msgpack::to_json(column.bytes(span), &mut value);
-                if !self.finds(&value, over) {
+                if !self.finds(&value, over, fields) {
                     return;
                 }
                 let edit = edit.get_or_insert_with(builder);
@@ -250,10 +330,10 @@ impl<'a, C: TextChange> TextChanger<'a, C> {
     }
 
     /// Collects the texts of a JSON value that change. Whether there are any.
-    fn finds(&mut self, value: &[u8], over: Option<Over<'_>>) -> bool {
+    fn finds(&mut self, value: &[u8], over: Option<Over<'_>>, fields: FieldKeys<'_>) -> bool {
         self.changed.clear();
         self.new.clear();
-        self.find(value, 0..value.len(), over);
+        self.find(value, 0..value.len(), over, fields);
         self.done.texts += self.changed.len() as u64;
         !self.changed.is_empty()
     }
@@ -270,27 +350,40 @@ impl<'a, C: TextChange> TextChanger<'a, C> {
     }
 
     /// Collects the texts that change of the value that lies at `at`.
-    fn find(&mut self, all: &[u8], at: Range<usize>, over: Option<Over<'_>>) {
+    fn find(
+        &mut self,
+        all: &[u8],
+        at: Range<usize>,
+        over: Option<Over<'_>>,
+        fields: FieldKeys<'_>,
+    ) {
         let value = &all[at.clone()];
         if self.change.leaves_len(value.len()) {
             return;
         }
         let inner = |part: Range<usize>| at.start + part.start..at.start + part.end;
         match json::kind(value) {
-            json::Kind::String => self.text(&value[1..value.len() - 1], at),
-            json::Kind::Array => {
+            json::Kind::String if fields.is_none() => {
+                self.text(&value[1..value.len() - 1], at);
+            }
+            json::Kind::Array if fields.is_none() => {
                 for element in json::elements(value) {
-                    self.find(all, inner(element), None);
+                    self.find(all, inner(element), None, None);
                 }
             }
             json::Kind::Object => {
                 for member in json::members(value) {
-                    match over {
-                        None => self.find(all, inner(member.value), None),
-                        Some(over) => match over.member(&unescaped(member.key)) {
-                            Member::Hidden => {}
-                            Member::Shown(over) => self.find(all, inner(member.value), over),
-                        },
+                    let over = match over.map(|over| over.member(&unescaped(member.key))) {
+                        None => None,
+                        Some(Member::Shown(over)) => over,
+                        Some(Member::Hidden) => continue,
+                    };
+                    let value = inner(member.value);
+                    let part = |fields| part_in(fields, &unescaped(member.key));
+                    match fields.map_or(FieldShare::All, part) {
+                        FieldShare::None => {}
+                        FieldShare::All => self.find(all, value, over, None),
+                        FieldShare::Below(further) => self.find(all, value, over, Some(&further)),
                     }
                 }
             }

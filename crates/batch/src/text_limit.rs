@@ -1,7 +1,7 @@
 //! How long a text may be, and where it is cut.
 //!
 //! A cut falls between two characters, and not before one that belongs to the character in front of it: an accent, a joiner, a
-//! variant or a skin tone. So far back as [`JOINED_BYTES_MAX`] only; a longer sequence, which no language has, is cut between
+//! variant, a skin tone, or the second letter of a flag. Where not one whole character fits, it is cut all the same. So far back as [`JOINED_BYTES_MAX`] only; a longer sequence, which no language has, is cut between
 //! any of its characters.
 
 use crate::change_texts::{NewText, TextChange};
@@ -35,8 +35,8 @@ impl TextLimit {
         let is_ascii = |at: Option<&u8>| at.is_none_or(u8::is_ascii);
         if is_ascii(text.get(end)) {
             return match text[..end].ends_with("\u{200d}".as_bytes()) {
-                true => end - JOINER.len_utf8(),
-                false => end,
+                true if end > JOINER.len_utf8() => end - JOINER.len_utf8(),
+                _ => end,
             };
         }
         let mut at = end;
@@ -46,7 +46,8 @@ impl TextLimit {
             }
             at = boundary_before(text, at - 1);
         }
-        at
+        // Better a letter without its accent than no text.
+        if at == 0 { end } else { at }
     }
 }
 
@@ -84,7 +85,23 @@ fn boundary_before(text: &[u8], mut at: usize) -> usize {
 
 /// Whether the characters before and behind `at` belong together.
 fn is_joined(text: &[u8], at: usize) -> bool {
-    text[..at].ends_with("\u{200d}".as_bytes()) || char_at(text, at).is_some_and(extends)
+    text[..at].ends_with("\u{200d}".as_bytes())
+        || char_at(text, at)
+            .is_some_and(|c| extends(c) || is_flag(c) && flags_before(text, at) % 2 == 1)
+}
+
+/// How many letters of flags stand in front of `at`, two of which make one.
+fn flags_before(text: &[u8], at: usize) -> usize {
+    const LETTER_BYTES: usize = 4;
+    let letters = text[..at].rchunks(LETTER_BYTES);
+    let letters = letters.take(JOINED_BYTES_MAX / LETTER_BYTES);
+    let is_letter = |letter: &&[u8]| char_at(letter, 0).is_some_and(is_flag);
+    letters.take_while(is_letter).count()
+}
+
+/// Whether this is a letter of a flag.
+fn is_flag(c: char) -> bool {
+    matches!(c, '\u{1f1e6}'..='\u{1f1ff}')
 }
 
 fn char_at(text: &[u8], at: usize) -> Option<char> {
@@ -147,7 +164,13 @@ mod tests {
             ("x👩\u{200d}🚀", 8, "x"),
             ("x👩\u{200d}z", 8, "x👩"),
             ("x👍\u{1f3fd}y", 5, "x"),
-            ("e\u{301}b", 1, ""),
+            ("e\u{301}b", 1, "e"),
+            ("👩\u{200d}🚀", 8, "👩\u{200d}"),
+            ("\u{200d}z", 3, "\u{200d}"),
+            ("x🇩🇪y", 5, "x"),
+            ("x🇩🇪y", 9, "x🇩🇪"),
+            ("x🇩🇪🇫🇷", 16, "x🇩🇪"),
+            ("🇩🇪", 4, "🇩"),
         ] {
             assert_eq!(cut(text, bytes_max), kept, "{text:?} at {bytes_max}");
         }

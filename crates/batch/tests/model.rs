@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use batch::{
-    Batch, BatchBuilder, Bitmap, Cell, ColumnBuilder, Edit, Encoding, FieldPath, HostInfo,
-    JsonWriter, MsgPackWriter, Span, Stream, TextLimit, Value, json, msgpack,
+    Batch, BatchBuilder, Bitmap, Cell, ChangedTexts, ColumnBuilder, Edit, Encoding, FieldPath,
+    HostInfo, JsonWriter, MsgPackWriter, Span, Stream, TextLimit, Value, json, msgpack,
 };
 use proptest::prelude::*;
 use serde_json::{Map, Value as Json};
@@ -63,6 +63,7 @@ enum Op {
     Read(FieldPath),
     Keep(Vec<FieldPath>, Vec<bool>),
     Shorten(usize, Vec<bool>),
+    ShortenFields(Vec<FieldPath>, usize, Vec<bool>),
     Replace(Vec<Option<Json>>),
 }
 
@@ -84,6 +85,12 @@ fn op() -> impl Strategy<Value = Op> {
             .prop_map(|(paths, rows)| Op::Keep(paths, rows)),
         (0..6usize, prop::collection::vec(any::<bool>(), ROWS))
             .prop_map(|(bytes_max, rows)| Op::Shorten(bytes_max, rows)),
+        (
+            prop::collection::vec(path(), 0..3),
+            0..6usize,
+            prop::collection::vec(any::<bool>(), ROWS)
+        )
+            .prop_map(|(paths, bytes_max, rows)| Op::ShortenFields(paths, bytes_max, rows)),
         per_row(document().boxed()).prop_map(Op::Replace),
     ]
 }
@@ -232,6 +239,31 @@ fn shorten(value: &mut Json, bytes_max: usize) -> u64 {
     }
 }
 
+/// Shortens the texts of fields, each given by the keys that are left of its path, in all spellings with dots.
+fn shorten_fields(value: &mut Json, fields: &[&[Box<str>]], bytes_max: usize) -> u64 {
+    let Json::Object(members) = value else {
+        return 0;
+    };
+    let mut texts = 0;
+    for (key, member) in members.iter_mut() {
+        let is_in = |field: &&[Box<str>]| {
+            let name = field.join(".");
+            *key == name || key.starts_with(&format!("{name}."))
+        };
+        if fields.iter().any(is_in) {
+            texts += shorten(member, bytes_max);
+            continue;
+        }
+        let mut further = Vec::new();
+        for field in fields {
+            let taken = (1..field.len()).filter(|taken| *key == field[..*taken].join("."));
+            further.extend(taken.map(|taken| &field[taken..]));
+        }
+        texts += shorten_fields(member, &further, bytes_max);
+    }
+    texts
+}
+
 // The batch.
 
 fn build(documents: &[Json], encoding: Encoding) -> (Batch, Vec<Vec<u8>>) {
@@ -337,17 +369,22 @@ fn apply(batch: &mut Batch, models: &mut [Json], op: &Op) {
         Op::Shorten(bytes_max, rows) => {
             let mut limit = TextLimit::new(*bytes_max, "").expect("no suffix always fits");
             let done = batch.change_texts(&mut limit, &Bitmap::from_fn(ROWS, |row| rows[row]));
-            let mut texts = 0;
-            for row in 0..ROWS {
-                let count = if rows[row] {
-                    shorten(&mut models[row], *bytes_max)
-                } else {
-                    0
-                };
-                assert_eq!(done.rows.contains(row), count > 0, "row {row} of {op:?}");
-                texts += count;
-            }
-            assert_eq!(done.texts, texts, "{op:?}");
+            let model = |row: usize| match rows[row] {
+                true => shorten(&mut models[row], *bytes_max),
+                false => 0,
+            };
+            agree(&done, model, op);
+        }
+        Op::ShortenFields(paths, bytes_max, rows) => {
+            let mut limit = TextLimit::new(*bytes_max, "").expect("no suffix always fits");
+            let wanted = Bitmap::from_fn(ROWS, |row| rows[row]);
+            let done = batch.change_fields(paths, &mut limit, &wanted);
+            let fields: Vec<&[Box<str>]> = paths.iter().map(FieldPath::keys).collect();
+            let model = |row: usize| match rows[row] {
+                true => shorten_fields(&mut models[row], &fields, *bytes_max),
+                false => 0,
+            };
+            agree(&done, model, op);
         }
         Op::Read(path) => {
             let column = batch.column(path);
@@ -364,6 +401,17 @@ fn apply(batch: &mut Batch, models: &mut [Json], op: &Op) {
             }
         }
     }
+}
+
+/// What was changed is what changes in the models, whose rows are changed in turn.
+fn agree(done: &ChangedTexts, mut model: impl FnMut(usize) -> u64, op: &Op) {
+    let mut texts = 0;
+    for row in 0..ROWS {
+        let count = model(row);
+        assert_eq!(done.rows.contains(row), count > 0, "row {row} of {op:?}");
+        texts += count;
+    }
+    assert_eq!(done.texts, texts, "{op:?}");
 }
 
 fn written(batch: &Batch, row: usize) -> Json {
@@ -442,6 +490,7 @@ proptest! {
                     Op::Keep(paths, mut rows) => { rows[0] = false; Op::Keep(paths, rows) }
                     Op::Remove(path, mut rows) => { rows[0] = read(&models[0], &path).is_none(); Op::Remove(path, rows) }
                     Op::Shorten(bytes_max, mut rows) => { rows[0] = false; Op::Shorten(bytes_max, rows) }
+                    Op::ShortenFields(paths, bytes_max, mut rows) => { rows[0] = false; Op::ShortenFields(paths, bytes_max, rows) }
                     Op::Replace(mut values) => { values[0] = None; Op::Replace(values) }
                     Op::Read(path) => Op::Read(path),
                 };

@@ -5,10 +5,7 @@
 
 use std::sync::Arc;
 
-use batch::{
-    Batch, Bitmap, Cell, ChangedTexts, Column, ColumnBuilder, Edit, FieldPath, Span, TextChange,
-    Value, json,
-};
+use batch::{Batch, Bitmap, Cell, Column, ColumnBuilder, FieldPath, Span, Value, json};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -52,25 +49,6 @@ fn has_text(cell: Cell) -> bool {
         cell,
         Cell::Text(_) | Cell::Number(_) | Cell::Json(_) | Cell::Null
     ) || cell.is_absent()
-}
-
-/// Changes the texts of these fields, also in objects and lists.
-pub(crate) fn change_fields(
-    batch: &mut Batch,
-    fields: &[FieldPath],
-    change: &mut impl TextChange,
-    rows: &Bitmap,
-) -> ChangedTexts {
-    let mut done = ChangedTexts::none(batch.len());
-    for path in fields {
-        if let Some(column) = batch.column(path).changed(change, rows, &mut done) {
-            let mut edit = Edit::new();
-            edit.set(path.clone(), column);
-            let refused = batch.apply(edit);
-            debug_assert!(refused.is_empty(), "a value that is there can be replaced");
-        }
-    }
-    done
 }
 
 /// Appends bytes in small hexadecimal digits.

@@ -17,8 +17,8 @@ pub const SPEC: Spec = Spec {
     summary: "Shortens texts that are too long.",
     description: "Cuts every text that has more than `max` bytes of UTF-8, so that destinations with limits accept the event. \
                   Without `fields`, these are all texts of the event, also in objects and lists, except `@timestamp` and the \
-                  fields below `@metadata`. With `fields`, they are the texts of these fields; an object or a list stands for all texts in it.\n\n\
-                  A text is cut between two characters, never within one; accents and other combining marks stay with their letter. \
+                  fields below `@metadata`. With `fields`, they are the texts of these fields, in all spellings of their names with dots; an object or a list stands for all texts in it.\n\n\
+                  A text is cut between two characters, never within one; accents and other combining marks stay with their letter, and so do the parts of an emoji. Only where not one whole character fits, it is cut between its code points. \
                   `suffix` is appended to texts that were cut, and counts towards `max`. Numbers, booleans and times stay as they are, and so do \
                   names of fields. A field that an event does not have is not a failure.\n\n\
                   Events of which a text was cut are tagged `_truncated` (or `tag`; with an empty `tag`, not at all). This is not a \
@@ -112,7 +112,7 @@ impl Processor for Truncate {
             Some(_) if batch.has_documents() && !batch.may_change(limit, rows) => {
                 ChangedTexts::none(batch.len())
             }
-            Some(fields) => crate::text::change_fields(batch, fields, limit, rows),
+            Some(fields) => batch.change_fields(fields, limit, rows),
         };
         self.texts += done.texts;
         batch.add_tag(&done.rows, &self.tag);
@@ -160,6 +160,11 @@ mod tests {
             ),
             ("a.b max=3", r#"{"a.b":"abcd"}"#, r#"{"a.b":"abc"}"#),
             (
+                "a.b max=3",
+                r#"{"a":{"b":"abcd"},"a.b":"abcd","a.bc":"abcd"}"#,
+                r#"{"a":{"b":"abc"},"a.b":"abc","a.bc":"abcd"}"#,
+            ),
+            (
                 "a max=3",
                 r#"{"a":["abcd",1],"b":"abcd"}"#,
                 r#"{"a":["abc",1],"b":"abcd"}"#,
@@ -169,7 +174,7 @@ mod tests {
             ("max=2", r#"{"a":"\"\n\"\n"}"#, r#"{"a":"\"\n"}"#),
             ("max=6 suffix=…", r#"{"a":"日本語"}"#, r#"{"a":"日…"}"#),
             ("a max=3 suffix=…", r#"{"a":"abcd"}"#, r#"{"a":"…"}"#),
-            ("max=2", "{\"a\":\"e\u{301}\"}", r#"{"a":""}"#),
+            ("max=2", "{\"a\":\"e\u{301}\"}", r#"{"a":"e"}"#),
         ] {
             let tagged = format!(r#"{},"tags":["_truncated"]}}"#, &result[..result.len() - 1]);
             check(&SPEC, &[(&format!("truncate {settings}"), event, &tagged)]);

@@ -210,7 +210,7 @@ impl Processor for Redact {
     fn process(&mut self, batch: &mut Batch, rows: &Bitmap) -> Failures {
         match &self.fields {
             None => batch.change_texts(&mut self.masking, rows),
-            Some(fields) => crate::text::change_fields(batch, fields, &mut self.masking, rows),
+            Some(fields) => batch.change_fields(fields, &mut self.masking, rows),
         };
         Failures::none()
     }
