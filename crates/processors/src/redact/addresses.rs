@@ -9,6 +9,10 @@ const LOCAL_BYTES_MAX: usize = 192;
 /// The longest text of an IPv6 address, with an IPv4 address at its end.
 const IPV6_BYTES_MAX: usize = 45;
 
+/// What stands between the scheme of a URL and its host, and how JSON may write it.
+pub(super) const URL_SIGN: &[u8] = b"://";
+pub(super) const URL_SIGN_ESCAPED: &[u8] = b":\\/\\/";
+
 /// The longest user and password of a URL that are looked at.
 const USER_BYTES_MAX: usize = 1024;
 
@@ -139,9 +143,12 @@ fn is_ipv6(text: &[u8]) -> bool {
         && std::str::from_utf8(text).is_ok_and(|text| text.parse::<Ipv6Addr>().is_ok())
 }
 
-/// The password of a URL whose `://` lies at `colon`: what is between the colon and the `@` behind it.
+/// The password of a URL whose `://`, or `:\/\/` of JSON within the text, lies at `colon`: what is between the colon and the `@` behind it.
 pub(super) fn url_password(text: &[u8], colon: usize) -> Option<Range<usize>> {
-    let rest = text[colon..].strip_prefix(b"://")?;
+    let rest = &text[colon..];
+    let rest = rest
+        .strip_prefix(URL_SIGN)
+        .or(rest.strip_prefix(URL_SIGN_ESCAPED))?;
     let start = text.len() - rest.len();
     let ends = |byte: &u8| byte.is_ascii_whitespace() || b"/?#\"<>".contains(byte);
     let len = rest.iter().take(USER_BYTES_MAX).position(ends);

@@ -309,7 +309,8 @@ impl Pass<'_> {
     }
 
     fn colon(&mut self, at: usize) -> Option<usize> {
-        if self.text[at..].starts_with(b"://") {
+        let rest = &self.text[at..];
+        if rest.starts_with(addresses::URL_SIGN) || rest.starts_with(addresses::URL_SIGN_ESCAPED) {
             let password = self
                 .has(Preset::UrlPassword)
                 .then(|| addresses::url_password(self.text, at))??;

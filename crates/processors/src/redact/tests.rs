@@ -111,6 +111,15 @@ fn numbers_that_are_no_cards_stay() {
             "41 11 11 11 11 11 11 11",
             "4111.11111111.1111",
             "550e8400-e29b-41d4-a716-446655440000",
+            "550e8400-e29b-41d4-a716-501800000009",
+            "501800000009-e29b",
+            "41111111-1111-1111",
+            "4111 111111 111111",
+            "4111-111111111111",
+            "1234 4111 1111 1111 1111",
+            "4111 1111 1111 1111 5678",
+            "1 22 333 4111 1111 1111 1111",
+            "abcd-4111-1111-1111-1111",
             "",
             "4",
             "4111",
@@ -130,6 +139,12 @@ fn cards_between_other_numbers_are_found() {
         (";4111111111111111=2512101?", ";***=2512101?"),
         ("%B4111111111111111^DOE/J^2512", "%B***^DOE/J^2512"),
         ("50%4111111111111111", "50%***"),
+        ("id 2026-4111111111111111-0042", "id 2026-***-0042"),
+        ("card-4111-1111-1111-1111", "card-***"),
+        ("4111-1111-1111-1111-2027 123", "***-2027 123"),
+        ("20.00 4111 1111 1111 1111 2027", "20.00 *** 2027"),
+        ("[4111 1111 1111 1111] 1234 5678", "[***] 1234 5678"),
+        ("12:30:00 4111 1111 1111 1111", "12:30:00 ***"),
     ] {
         assert_eq!(masked("card", text), expected);
     }
@@ -358,6 +373,33 @@ fn secrets_behind_their_names_are_found() {
         ),
         ("url_password", "https://joe:", "s3cr:e@t", "@example.com/x"),
         ("url_password", "postgres://u:", "p", "@db"),
+        // JSON within the text, which may write `/` so.
+        ("url_password", r"http:\/\/u:", "s3cret", r"@h\/"),
+        (
+            "slack",
+            r#""url":"https:\/\/"#,
+            r"hooks.slack.com\/services\/T0\/B0\/abcdefghijklmnopqrst",
+            "\"}",
+        ),
+        (
+            "aws",
+            r#"{"AWS_SECRET_ACCESS_KEY":""#,
+            &aws.replace('/', r"\/"),
+            "\"}",
+        ),
+        (
+            "azure",
+            "AccountKey=",
+            &azure.replace('/', r"\/"),
+            ";Suffix=y",
+        ),
+        ("azure", "key ", &azure.replace('/', r"\/"), " end"),
+        (
+            "stripe",
+            "",
+            &format!("whsec_{}", r"Ab1+\/z9".repeat(6)),
+            "\"",
+        ),
     ] {
         let text = format!("{before}{secret}{behind}");
         assert_eq!(
@@ -460,6 +502,53 @@ fn documents_are_looked_through() {
             ("redact absent", r#"{"a":"a@x.de"}"#, r#"{"a":"a@x.de"}"#),
         ],
     );
+}
+
+#[test]
+fn a_field_is_found_in_all_spellings_with_dots() {
+    for (fields, event, expected) in [
+        (
+            "user.mail",
+            r#"{"user":{"mail":"joe@example.com"},"user.mail":"ann@example.com"}"#,
+            r#"{"user":{"mail":"***"},"user.mail":"***"}"#,
+        ),
+        (
+            "user",
+            r#"{"user.mail":"joe@example.com","user":["ann@example.com"],"users":"eve@example.com"}"#,
+            r#"{"user.mail":"***","user":["***"],"users":"eve@example.com"}"#,
+        ),
+        (
+            "a.b",
+            r#"{"a.b.c":"joe@example.com","a":{"b.c":"ann@example.com","bc":"eve@example.com"}}"#,
+            r#"{"a.b.c":"***","a":{"b.c":"***","bc":"eve@example.com"}}"#,
+        ),
+        (
+            "a.b.c, x",
+            r#"{"a.b":{"c":"joe@example.com","d":"eve@example.com"},"a":{"b.c":{"d":["ann@example.com"]},"b":"eve@example.com"},"x":"joe@example.com","a.y":1}"#,
+            r#"{"a.b":{"c":"***","d":"eve@example.com"},"a":{"b.c":{"d":["***"]},"b":"eve@example.com"},"x":"***","a.y":1}"#,
+        ),
+        (
+            "`a.b`",
+            r#"{"a.b":"joe@example.com","a":{"b":"eve@example.com"}}"#,
+            r#"{"a.b":"***","a":{"b":"eve@example.com"}}"#,
+        ),
+    ] {
+        check(&SPEC, &[(&format!("redact {fields}"), event, expected)]);
+    }
+    // What was written behind the input, where it hides what the document has.
+    let mut batch = batch_of([r#"{"a.b":"joe@example.com","a":{"c":"joe@example.com"}}"#]);
+    let mut edit = batch::Edit::new();
+    let text = |text: &str| batch::Column::constant_text(text.as_bytes(), 1);
+    edit.set(FieldPath::from_keys(["a", "c"]), text("ann@example.com"));
+    edit.set(FieldPath::from_keys(["b"]), text("eve@example.com"));
+    batch.apply(edit);
+    let mut processor = build(&SPEC, "redact a").expect("it builds");
+    process(processor.as_mut(), &mut batch);
+    assert_eq!(
+        lines_of(&batch),
+        [r#"{"a.b":"***","a":{"c":"***"},"b":"eve@example.com"}"#]
+    );
+    assert_eq!(processor.take_counters(), [("email", 2)]);
 }
 
 #[test]

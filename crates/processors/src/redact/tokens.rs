@@ -1,15 +1,11 @@
 //! Keys and tokens that begin with a name, and others with a form of their own.
 //!
-//! Sources, as of 2026:
+//! Sources:
 //! * AWS: <https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_identifiers.html> (`AKIA`, `ASIA`, `ABIA`, `ACCA`)
-//! * Azure: <https://learn.microsoft.com/en-us/purview/sit-defn-azure-storage-account-key-generic> (86 characters and `==`)
-//! * GitHub: <https://github.blog/changelog/2021-03-31-authentication-token-format-updates-are-generally-available>, with
-//!   `github_pat_` of fine-grained tokens
-//! * GitLab: <https://docs.gitlab.com/security/tokens/#token-prefixes>
-//! * Slack: <https://docs.slack.dev/authentication/tokens>
 //! * JWT: RFC 7519 and 7516; PEM: RFC 7468
-//! * Google, Stripe and the others: the prefixes that their documentation shows, lengths as in the rules of
-//!   <https://github.com/gitleaks/gitleaks>. Lengths are minimums here: most tokens have become longer over time.
+//! * most others: the rules of <https://github.com/gitleaks/gitleaks>
+//!
+//! Lengths are minimums here: most tokens have become longer over time.
 
 use std::ops::Range;
 
@@ -61,6 +57,8 @@ impl Alphabet {
                 {
                     len += 3;
                 }
+                // JSON within the text may write `/` so.
+                [b'\\', b'/', ..] if self.has(b'/') => len += 2,
                 _ => return len,
             }
         }
@@ -195,14 +193,27 @@ impl TokenShape {
         [prefix[0], prefix[1]]
     }
 
+    /// What follows the prefix at the beginning of a text, with `/` also as JSON may write it.
+    fn behind_prefix(self, text: &[u8]) -> Option<&[u8]> {
+        let prefix = self.prefix.as_bytes();
+        let rest = text.strip_prefix(prefix);
+        if rest.is_some() || !prefix.ends_with(b"/") {
+            return rest;
+        }
+        prefix.iter().try_fold(text, |rest, byte| match byte {
+            b'/' => slash(rest),
+            byte => rest.strip_prefix(&[*byte]),
+        })
+    }
+
     /// The token that begins at `start`. Where the prefix ends with `=`, it is a name that stays.
     pub fn find(self, text: &[u8], start: usize) -> Option<Range<usize>> {
-        let rest = text[start..].strip_prefix(self.prefix.as_bytes())?;
+        let rest = self.behind_prefix(&text[start..])?;
         let len = self.alphabet.len(rest);
         if len < self.len_min || rest.get(len).is_some_and(u8::is_ascii_alphanumeric) {
             return None;
         }
-        let body = start + self.prefix.len();
+        let body = text.len() - rest.len();
         let begin = if self.prefix.ends_with('=') {
             body
         } else {
@@ -213,6 +224,11 @@ impl TokenShape {
         let signs = signs.take_while(|byte| b"-.".contains(byte)).count();
         (len - signs >= self.len_min).then_some(begin..body + len - signs)
     }
+}
+
+/// What follows a `/`, or `\/` of JSON within the text.
+fn slash(text: &[u8]) -> Option<&[u8]> {
+    text.strip_prefix(b"/").or(text.strip_prefix(b"\\/"))
 }
 
 /// The JSON Web Token that begins at `start`: three to five parts, or two where the second is an object, too. And where its
@@ -285,9 +301,11 @@ pub(super) fn aws_secret(text: &[u8], start: usize) -> Option<Range<usize>> {
     }
     let value = &text[at..];
     let value = &value[..Alphabet::Base64.len(value)];
+    let escapes = value.iter().filter(|byte| **byte == b'\\').count();
+    let bytes = value.len() - escapes;
     let fits = match is_token {
-        true => value.len() >= TOKEN_BYTES_MIN,
-        false => value.len() == KEY_BYTES || value.len() > KEY_BYTES && value.contains(&b'%'),
+        true => bytes >= TOKEN_BYTES_MIN,
+        false => bytes == KEY_BYTES || bytes > KEY_BYTES && value.contains(&b'%'),
     };
     (at > start + len && fits).then(|| at..at + value.len())
 }
@@ -295,10 +313,18 @@ pub(super) fn aws_secret(text: &[u8], start: usize) -> Option<Range<usize>> {
 /// The key of Azure Storage at whose end the first of two `=` lies: 64 bytes in base64.
 pub(super) fn azure_key(text: &[u8], sign: usize) -> Option<Range<usize>> {
     const LEN: usize = 86;
-    let is_base64 = |byte: &u8| byte.is_ascii_alphanumeric() || b"+/".contains(byte);
     if text.get(sign + 1) != Some(&b'=') || text.get(sign + 2) == Some(&b'=') {
         return None;
     }
-    let key = text[..sign].iter().rev().take(LEN + 1);
-    (key.take_while(|byte| is_base64(byte)).count() == LEN).then(|| sign - LEN..sign + 2)
+    let (mut start, mut len) = (sign, 0);
+    while len <= LEN {
+        let size = match text[..start] {
+            [.., b'\\', b'/'] => 2,
+            [.., byte] if byte.is_ascii_alphanumeric() || b"+/".contains(&byte) => 1,
+            _ => break,
+        };
+        start -= size;
+        len += 1;
+    }
+    (len == LEN).then_some(start..sign + 2)
 }
