@@ -85,14 +85,12 @@ impl Batch {
         self.apply(edit);
     }
 
-    /// Gives the failed rows their tag and `error.message`, and seals them where `seal` says so. Where `error` is not an object,
-    /// the tag alone says it.
+    /// Gives the failed rows their tag and `error.message`, and seals them where `seal` says so. An `error` that is null becomes an
+    /// object; where it is another value that is no object, the tag alone says it.
     pub fn mark_failed(&mut self, failures: &Failures, seal: bool) {
         let len = self.len();
-        let mut messages = ColumnBuilder::new(len);
         let mut tags: Vec<(Arc<str>, Bitmap)> = Vec::new();
         for failure in failures.rows() {
-            messages.set_text(failure.row, failure.reason.as_bytes());
             let index = tags
                 .iter()
                 .position(|(tag, _)| *tag == failure.tag)
@@ -105,19 +103,51 @@ impl Batch {
         for (tag, rows) in &tags {
             self.add_tag(rows, tag);
         }
-        if !tags.is_empty() {
-            let mut edit = Edit::new();
-            edit.set(
-                FieldPath::from_keys(["error", "message"]),
-                messages.finish(),
-            );
-            self.apply(edit);
+        let refused = self.write_reasons(failures);
+        if !refused.is_empty() {
+            self.clear_null_errors(&refused);
+            self.write_reasons(failures);
         }
         if seal {
             for failure in failures.rows() {
                 self.sealed.insert(failure.row);
             }
         }
+    }
+}
+
+impl Batch {
+    /// Writes the reasons of failures to `error.message`, and gives the rows in which there is no place for it.
+    fn write_reasons(&mut self, failures: &Failures) -> Vec<(usize, Arc<str>)> {
+        let mut messages = ColumnBuilder::new(self.len());
+        for failure in failures.rows() {
+            messages.set_text(failure.row, failure.reason.as_bytes());
+        }
+        if messages.is_untouched() {
+            return Vec::new();
+        }
+        let mut edit = Edit::new();
+        edit.set(
+            FieldPath::from_keys(["error", "message"]),
+            messages.finish(),
+        );
+        self.apply(edit)
+    }
+
+    /// Makes objects of those `error`s in these rows that are null.
+    fn clear_null_errors(&mut self, rows: &[(usize, Arc<str>)]) {
+        let path = FieldPath::from_keys(["error"]);
+        let present = self.column(&path);
+        let mut objects = ColumnBuilder::new(self.len());
+        let object = objects.append(|out| out.extend_from_slice(b"{}"));
+        for (row, _) in rows {
+            if matches!(present.value(*row), Value::Null) {
+                objects.set(*row, Cell::Json(object));
+            }
+        }
+        let mut edit = Edit::new();
+        edit.set(path, objects.finish());
+        self.apply(edit);
     }
 }
 

@@ -370,6 +370,31 @@ fn failures_append_to_tags_set_the_message_and_seal() {
 }
 
 #[test]
+fn an_error_that_is_null_makes_room_for_the_reason() {
+    for (document, expected) in [
+        (
+            r#"{"error":null}"#,
+            r#"{"error":{"message":"why"},"tags":["_failed"]}"#,
+        ),
+        (
+            r#"{"error":{"code":1}}"#,
+            r#"{"error":{"code":1,"message":"why"},"tags":["_failed"]}"#,
+        ),
+        (
+            r#"{"error":"text"}"#,
+            r#"{"error":"text","tags":["_failed"]}"#,
+        ),
+    ] {
+        let mut batch = json(&[r#"{"error":null}"#, document]);
+        let mut failures = Failures::none();
+        failures.push(1, &"_failed".into(), &"why".into());
+        batch.mark_failed(&failures, true);
+        assert_eq!(written(&batch, 1), expected);
+        assert_eq!(written(&batch, 0), r#"{"error":null}"#);
+    }
+}
+
+#[test]
 fn a_masked_write_leaves_the_other_rows_and_earlier_writes() {
     let mut batch = text(&["one", "two", "three"]);
     set(&mut batch, "x", &[0, 1], "first");
