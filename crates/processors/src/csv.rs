@@ -20,6 +20,8 @@ use crate::text::{Texts, part};
 
 const FAILURE_TAG: &str = "_csvparsefailure";
 
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+
 /// What `columns` holds in the place of a value that makes no field.
 const SKIPPED: &str = "-";
 
@@ -30,7 +32,7 @@ pub const SPEC: Spec = Spec {
     summary: "Parses a row of CSV into fields.",
     description: "Takes a text such as `17,\"Smith, Ann\",` apart, by RFC 4180, and gives its values the names in `columns`. A value may stand in quotes, where two quotes stand for one; a quote is one only as the first character of a value. \
                   Values are strings, unless `convert_datatype` says otherwise; an empty value gives an empty string, or null where it would be \
-                  converted. Existing fields are replaced.\n\n\
+                  converted. Existing fields are replaced. A byte order mark in front of the first value, as in the first line of a file, is passed over.\n\n\
                   The event fails with `_csvparsefailure` and keeps its fields if there are more or fewer values than columns (unless `strict: false` is set), a quote is not closed, a \
                   value cannot be converted, or there is a line end outside of quotes, other than at the end of the text. If the field is absent or null, nothing happens.\n\n\
                   Files of rows need no `csv`: `codec: csv` of an input reads them, with the names in their header.",
@@ -266,6 +268,9 @@ impl Processor for CsvFields {
             let Some((span, text)) = texts.get(row) else {
                 continue;
             };
+            // The first row of a file may begin with a byte order mark.
+            let mark = text.len() - text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text).len();
+            let (span, text) = (part(span, mark, text.len()), &text[mark..]);
             if let Err(problem) = plan.put(row, span, text, &mut columns) {
                 plan.take_back(row, &mut columns);
                 let reason = format!("{}: {problem}", plan.source);
@@ -399,6 +404,11 @@ mod tests {
         for (stage, text, fields) in [
             ("columns=[a,b]", "1,2", r#""a":"1","b":"2""#),
             ("columns=[a,b]", ",", r#""a":"","b":"""#),
+            (
+                "columns=[a,b]",
+                "\u{feff}\"1,\",2\u{feff}",
+                "\"a\":\"1,\",\"b\":\"2\u{feff}\"",
+            ),
             ("columns=[a]", "", r#""a":"""#),
             ("columns=[a,b]", "1,2\r\n", r#""a":"1","b":"2""#),
             ("columns=[a,b]", "1,\"2\n3\"", r#""a":"1","b":"2\n3""#),

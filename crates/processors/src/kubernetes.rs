@@ -63,6 +63,8 @@ The folders above these may be others. `ID` has 64 hexadecimal digits, `UID` is 
 An event with another path, or without one, stays as it is; with `tag`, those with another path get this tag. This is not a failure, and later processors still run. The counter `other_paths` has their number. An event in
 which a field cannot be written, because `kubernetes` or `container` is no object, fails with `_kubernetesfailure` (or `tag`).
 
+The path of Docker's own logs, `/var/lib/docker/containers/ID/ID-json.log`, names no pod and counts as another path: `grok` or `dissect` takes the id of the container out of it.
+
 Lines in these files are read by `container: auto` of the input [`file`](input-file.md), which joins those that were split, and sets `stream` and `@timestamp`:
 
 ```

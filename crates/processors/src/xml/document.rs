@@ -45,6 +45,14 @@ pub(super) enum XmlError {
     },
     #[error("the entity `&{name};` before byte {offset} is not one of XML itself")]
     Entity { name: String, offset: u64 },
+    #[error("`{name}` before byte {offset} is not a name")]
+    Name { name: String, offset: u64 },
+    #[error("`{text}` before byte {offset} must be written with an entity")]
+    Unescaped { text: &'static str, offset: u64 },
+    #[error(
+        "there is a second document type declaration, or one behind an element, before byte {0}"
+    )]
+    DocumentType(u64),
     #[error("the element <{0}> is not closed")]
     Open(String),
     #[error("there is no element")]
@@ -124,6 +132,7 @@ impl<'n> XmlDocument<'n> {
         self.open.clear();
         self.texts.clear();
         let mut reader = Reader::from_str(text.trim_start_matches('\u{feff}'));
+        let mut has_type = false;
         loop {
             let event = reader.read_event().map_err(|error| XmlError::Syntax {
                 error,
@@ -138,6 +147,10 @@ impl<'n> XmlDocument<'n> {
                     self.end();
                 }
                 Event::End(_) => self.end(),
+                Event::Text(text) if text.contains("]]>") => {
+                    let text = "]]>";
+                    return Err(XmlError::Unescaped { text, offset });
+                }
                 Event::Text(text) => self.text(&text.xml10_content(), offset)?,
                 Event::CData(text) => self.text(&text.xml10_content(), offset)?,
                 Event::GeneralRef(reference) => match reference.resolve_char_ref() {
@@ -145,7 +158,11 @@ impl<'n> XmlDocument<'n> {
                     Ok(None) => self.text(entity(&reference, offset)?, offset)?,
                     Err(error) => return Err(syntax(error)),
                 },
-                Event::Comment(_) | Event::Decl(_) | Event::PI(_) | Event::DocType(_) => {}
+                Event::DocType(_) if has_type || !self.nodes.is_empty() => {
+                    return Err(XmlError::DocumentType(offset));
+                }
+                Event::DocType(_) => has_type = true,
+                Event::Comment(_) | Event::Decl(_) | Event::PI(_) => {}
                 Event::Eof => break,
             }
         }
@@ -164,16 +181,17 @@ impl<'n> XmlDocument<'n> {
             return Err(XmlError::TooDeep);
         }
         let parent = self.open.last().map(|open| open.node);
-        let node = self.add(
-            parent,
-            "",
-            self.without_prefix(start.name().into_inner()),
-            "",
-        );
+        let name = start.name().into_inner();
+        check_name(name, offset)?;
+        let node = self.add(parent, "", self.without_prefix(name), "");
         let syntax = |error| XmlError::Syntax { error, offset };
         for attribute in start.attributes() {
             let attribute = attribute.map_err(|error| syntax(error.into()))?;
             let name = attribute.key.into_inner();
+            check_name(name, offset)?;
+            if attribute.value.contains('<') {
+                return Err(XmlError::Unescaped { text: "<", offset });
+            }
             let is_declaration = name == "xmlns" || name.starts_with("xmlns:");
             if self.names.removes_namespaces && is_declaration {
                 continue;
@@ -317,6 +335,16 @@ impl<'n> XmlDocument<'n> {
             Some((first, _)) => self.write_members(first, out),
         }
     }
+}
+
+/// Refuses what cannot be a name by how it begins.
+fn check_name(name: &str, offset: u64) -> Result<(), XmlError> {
+    let begins = |c: char| c.is_alphabetic() || matches!(c, '_' | ':') || !c.is_ascii();
+    if name.starts_with(begins) {
+        return Ok(());
+    }
+    let name = name.to_owned();
+    Err(XmlError::Name { name, offset })
 }
 
 /// The text that a reference to an entity stands for.

@@ -66,7 +66,8 @@ Names keep their namespace prefix, as in `soap:Body`, unless `remove_namespaces:
 
 References to characters (`&#233;`) and to the five entities of XML (`&amp;`, `&lt;`, `&gt;`, `&quot;`, `&apos;`) are resolved. A document type declaration is passed over: nothing is fetched, and any other entity is a failure.
 
-The event fails with `_xmlparsefailure` and keeps its fields if the text is not a well-formed document, if elements nest deeper than 64 levels, or if the text is longer than `max_bytes`. Texts are read as UTF-8, whatever their declaration names. If the field is
+The event fails with `_xmlparsefailure` and keeps its fields if the text is not a well-formed document as far as this is checked, if elements nest deeper than 64 levels, or if the text is longer than `max_bytes`. Texts are read as UTF-8, whatever their declaration names.
+Checked are tags, attributes, references, `<` in attributes and `]]>` in text, how names begin, and that there is one root element and at most one document type declaration; not every character of a name, what a document type declaration says, and where an XML declaration stands. If the field is
 absent or null, nothing happens.
 ";
 

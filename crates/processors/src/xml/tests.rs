@@ -147,6 +147,32 @@ fn failures_say_what_is_wrong_and_change_nothing() {
             "<!DOCTYPE a [<!ENTITY x SYSTEM 'file:///etc/passwd'>]><a>&x;</a>",
             "a: the entity `&x;`",
         ),
+        ("xml a", "<1a/>", "a: `1a` before byte 5 is not a name"),
+        (
+            "xml a",
+            "<a -b=''/>",
+            "a: `-b` before byte 10 is not a name",
+        ),
+        (
+            "xml a",
+            "<a b='<'/>",
+            "a: `<` before byte 10 must be written with an entity",
+        ),
+        (
+            "xml a",
+            "<a>]]></a>",
+            "a: `]]>` before byte 6 must be written with an entity",
+        ),
+        (
+            "xml a",
+            "<!DOCTYPE a><!DOCTYPE a><a/>",
+            "a: there is a second document type declaration",
+        ),
+        (
+            "xml a",
+            "<a/><!DOCTYPE a>",
+            "a: there is a second document type declaration",
+        ),
         ("xml a", "<a b='&x;'/>", "a: "),
         ("xml a", "<a>&</a>", "a: "),
         ("xml a", "<a>&#0;</a>", "a: "),
