@@ -71,13 +71,20 @@ pub struct Metric {
     max_series: usize,
     /// A series that no event has touched for so long leaves.
     expire: Option<Duration>,
-    series: Mutex<HashMap<Box<[u8]>, Series>>,
+    table: Mutex<Table>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    series: HashMap<Box<[u8]>, Series>,
+    /// When it was last looked for room: that takes long where there are many.
+    looked: Option<Instant>,
 }
 
 /// A metric of which several series are changed.
 pub struct Merging<'m> {
     metric: &'m Metric,
-    series: MutexGuard<'m, HashMap<Box<[u8]>, Series>>,
+    table: MutexGuard<'m, Table>,
     now: Instant,
 }
 
@@ -101,12 +108,12 @@ impl MetricKind {
 }
 
 impl MetricDefinition {
-    /// The names of its samples in the Prometheus text format.
+    /// The names of the samples that it may have in the Prometheus text format and in OpenMetrics.
     pub fn sample_names(&self) -> Vec<String> {
         let suffixes: &[&str] = match self.kind {
-            MetricKind::Counter => &["_total"],
+            MetricKind::Counter => &["_total", "_created"],
             MetricKind::Gauge => &[""],
-            MetricKind::Histogram(_) => &["_bucket", "_sum", "_count"],
+            MetricKind::Histogram(_) => &["_bucket", "_sum", "_count", "_created"],
         };
         let name = |suffix: &&str| format!("{}{suffix}", self.name);
         suffixes.iter().map(name).collect()
@@ -120,12 +127,12 @@ impl Metric {
             definition,
             max_series,
             expire,
-            series: Mutex::default(),
+            table: Mutex::default(),
         };
         // What is known before the first event begins with 0.
         if metric.definition.labels.is_empty() && metric.definition.kind != MetricKind::Gauge {
             let series = metric.zero(Instant::now());
-            metric.series.lock().insert(Box::default(), series);
+            metric.table.lock().series.insert(Box::default(), series);
         }
         metric
     }
@@ -139,7 +146,7 @@ impl Metric {
     pub fn merge(&self) -> Merging<'_> {
         Merging {
             metric: self,
-            series: self.series.lock(),
+            table: self.table.lock(),
             now: Instant::now(),
         }
     }
@@ -148,7 +155,7 @@ impl Metric {
     pub fn samples(&self) -> Vec<Sample> {
         let mut merging = self.merge();
         merging.expire();
-        let samples = merging.series.iter().map(|(key, series)| Sample {
+        let samples = merging.table.series.iter().map(|(key, series)| Sample {
             labels: labels_of(key),
             value: series.value.clone(),
         });
@@ -156,6 +163,12 @@ impl Metric {
         drop(merging);
         samples.sort_by(|one, other| one.labels.cmp(&other.labels));
         samples
+    }
+
+    /// Whether no event has touched a series for too long. What is known before the first event stays.
+    fn is_over(&self, series: &Series, now: Instant) -> bool {
+        let expire = self.expire.filter(|_| !self.definition.labels.is_empty());
+        expire.is_some_and(|expire| now.saturating_duration_since(series.touched) >= expire)
     }
 
     fn zero(&self, now: Instant) -> Series {
@@ -178,39 +191,51 @@ impl Merging<'_> {
     /// Takes measurements of the series with these labels ([`add_label`]). Whether it had room: if not, they count for the series in which every label is [`OTHER`], but those of a gauge,
     /// which has no sensible value for several series, are left out.
     pub fn add(&mut self, labels: &[u8], measurement: &Measurement<'_>) -> bool {
-        if let Some(series) = self.series.get_mut(labels) {
-            series.add(measurement, self.now);
+        let (metric, now) = (self.metric, self.now);
+        if let Some(series) = self.table.series.get_mut(labels) {
+            if metric.is_over(series, now) {
+                *series = metric.zero(now);
+            }
+            series.add(measurement, now);
             return true;
         }
-        let mut has_room = self.series.len() < self.metric.max_series;
-        if !has_room {
+        let mut has_room = self.table.series.len() < metric.max_series;
+        if !has_room && self.is_worth_a_look() {
             self.expire();
-            has_room = self.series.len() < self.metric.max_series;
+            has_room = self.table.series.len() < metric.max_series;
         }
         let mut other = Vec::new();
         let key = match has_room {
             true => labels,
-            false if self.metric.definition.kind == MetricKind::Gauge => return false,
+            false if metric.definition.kind == MetricKind::Gauge => return false,
             false => {
-                for _ in &self.metric.definition.labels {
+                for _ in &metric.definition.labels {
                     add_label(&mut other, OTHER.as_bytes());
                 }
                 &other
             }
         };
-        let new = || self.metric.zero(self.now);
-        let series = self.series.entry(key.into()).or_insert_with(new);
-        series.add(measurement, self.now);
+        let series = self.table.series.entry(key.into());
+        series
+            .or_insert_with(|| metric.zero(now))
+            .add(measurement, now);
         has_room
+    }
+
+    /// Whether a part of the time in which series expire has passed since it was last looked for room.
+    fn is_worth_a_look(&self) -> bool {
+        self.metric.expire.is_some_and(|expire| {
+            let looked = self.table.looked;
+            looked.is_none_or(|looked| self.now.saturating_duration_since(looked) >= expire / 16)
+        })
     }
 
     /// Takes out what no event has touched for too long.
     fn expire(&mut self) {
-        if let Some(expire) = self.metric.expire {
-            let is_known = self.metric.definition.labels.is_empty();
-            self.series.retain(|_, it| {
-                is_known || self.now.saturating_duration_since(it.touched) < expire
-            });
+        let (metric, now) = (self.metric, self.now);
+        if metric.expire.is_some() {
+            self.table.looked = Some(now);
+            self.table.series.retain(|_, it| !metric.is_over(it, now));
         }
     }
 }
@@ -219,14 +244,16 @@ impl Series {
     fn add(&mut self, measurement: &Measurement<'_>, now: Instant) {
         self.touched = now;
         match (&mut self.value, measurement) {
-            (SampleValue::Number(number), Measurement::Add(more)) => *number += more,
+            (SampleValue::Number(number), Measurement::Add(more)) => {
+                *number = sum_of(*number, *more)
+            }
             (SampleValue::Number(number), Measurement::Set(value, time)) => {
                 if *time >= self.time {
                     (*number, self.time) = (*value, *time);
                 }
             }
             (SampleValue::Distribution { sum, buckets }, Measurement::Observe(more, counts)) => {
-                *sum += more;
+                *sum = sum_of(*sum, *more);
                 for (bucket, count) in buckets.iter_mut().zip(*counts) {
                     *bucket += count;
                 }
@@ -234,6 +261,11 @@ impl Series {
             _ => debug_assert!(false, "measured in another way: {measurement:?}"),
         }
     }
+}
+
+/// A sum that stays a number.
+fn sum_of(sum: f64, more: f64) -> f64 {
+    (sum + more).clamp(f64::MIN, f64::MAX)
 }
 
 /// Appends the value of the next label to those of a series: its length and its text, which is cut where it is too long.
@@ -336,6 +368,45 @@ mod tests {
         assert!(merging.add(&key(&["y"]), &Measurement::Add(1.0)));
         drop(merging);
         assert!(metric.samples().is_empty());
+    }
+
+    #[test]
+    fn a_series_that_is_over_begins_with_zero_without_anybody_looking() {
+        let metric = metric(
+            MetricKind::Counter,
+            &["a"],
+            9,
+            Some(Duration::from_millis(1)),
+        );
+        let add = || metric.merge().add(&key(&["x"]), &Measurement::Add(1.0));
+        add();
+        std::thread::sleep(Duration::from_millis(5));
+        add();
+        let table = metric.table.lock();
+        let values: Vec<&SampleValue> = table.series.values().map(|it| &it.value).collect();
+        assert_eq!(values, [&SampleValue::Number(1.0)]);
+    }
+
+    #[test]
+    fn a_full_table_is_not_searched_again_and_again() {
+        let expire = Duration::from_secs(3600);
+        let metric = metric(MetricKind::Counter, &["a"], 1, Some(expire));
+        let mut merging = metric.merge();
+        merging.add(&key(&["x"]), &Measurement::Add(1.0));
+        assert!(merging.is_worth_a_look());
+        merging.add(&key(&["y"]), &Measurement::Add(1.0));
+        assert!(!merging.is_worth_a_look());
+        merging.now += expire / 10;
+        assert!(merging.is_worth_a_look());
+    }
+
+    #[test]
+    fn a_sum_stays_a_number() {
+        let metric = metric(MetricKind::Counter, &[], 1, None);
+        for more in [f64::MAX, f64::MAX, f64::INFINITY] {
+            metric.merge().add(&[], &Measurement::Add(more));
+        }
+        assert_eq!(numbers(&metric), [(String::new(), f64::MAX)]);
     }
 
     #[test]

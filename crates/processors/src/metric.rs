@@ -110,6 +110,12 @@ fn default_max_series() -> Count {
 
 const MAX_SERIES: u64 = 100_000;
 
+/// The most lines that a metric takes on `/metrics`, about.
+const SAMPLES_MAX: u64 = 250_000;
+
+/// The most labels of a metric.
+const LABELS_MAX: usize = 20;
+
 /// The bounds that Prometheus clients use, in seconds.
 const BUCKETS: [f64; 11] = [
     0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
@@ -130,6 +136,15 @@ fn build(node: &Node, _: &BuildContext) -> Result<Box<dyn Processor>, ConfigErro
     let max_series = config.max_series.0;
     if max_series == 0 || max_series > MAX_SERIES {
         let message = "`max_series` must be from 1 to 100k";
+        return Err(node.nearest("max_series").error(message));
+    }
+    let samples = match &kind {
+        MetricKind::Histogram(bounds) => bounds.len() as u64 + 3,
+        _ => 1,
+    };
+    if max_series * samples > SAMPLES_MAX {
+        let most = SAMPLES_MAX / samples;
+        let message = format!("`max_series` must be at most {most} with so many buckets");
         return Err(node.nearest("max_series").error(message));
     }
     let value = config.value.as_deref();
@@ -186,10 +201,12 @@ fn kind(node: &Node, config: &Config) -> Result<MetricKind, ConfigError> {
         Type::Histogram => {
             let bounds = config.buckets.as_deref().unwrap_or(&BUCKETS);
             let is_ascending = bounds.windows(2).all(|pair| pair[0] < pair[1]);
-            let is_finite = bounds.iter().all(|bound| bound.is_finite());
+            let is_finite = bounds
+                .iter()
+                .all(|bound| bound.is_finite() && *bound >= 0.0);
             if !is_ascending || !is_finite || bounds.is_empty() || bounds.len() > BUCKETS_MAX {
                 let message = format!(
-                    "`buckets` must be 1 to {BUCKETS_MAX} numbers, each larger than the one before"
+                    "`buckets` must be 1 to {BUCKETS_MAX} numbers that are not negative, each larger than the one before"
                 );
                 let error = node.nearest("buckets").error(message);
                 return Err(error.note("what is larger than the last one is counted as well"));
@@ -243,12 +260,18 @@ fn help(node: &Node, config: &Config) -> Result<String, ConfigError> {
 
 /// The names of labels, and the fields that have their values.
 fn labels(node: &Node, by: &[String]) -> Result<(Vec<String>, Vec<FieldPath>), ConfigError> {
+    if by.len() > LABELS_MAX {
+        let message = format!("a metric has at most {LABELS_MAX} labels");
+        return Err(node.nearest("by").error(message));
+    }
     let mut labels = Vec::with_capacity(by.len());
     let mut fields = Vec::with_capacity(by.len());
     let mut seen = BTreeSet::new();
     for (index, text) in by.iter().enumerate() {
         let at = node.nearest(&format!("by[{index}]"));
-        let (label, field) = match text.split_once('=') {
+        // A field whose name has such a character is written in backticks or brackets.
+        let named = text.split_once('=');
+        let (label, field) = match named.filter(|_| !text.starts_with(['`', '['])) {
             Some((label, field)) => (label.trim().to_owned(), names::path(at, field.trim())?),
             None => {
                 let field = names::path(at, text)?;
@@ -284,10 +307,11 @@ fn label_of(field: &FieldPath) -> String {
         .chars()
         .map(|c| if is_part(c) { c } else { '_' })
         .collect();
-    let label = label.trim_start_matches('_');
-    match label.starts_with(|c: char| c.is_ascii_digit()) {
-        true => format!("_{label}"),
-        false => label.to_owned(),
+    // Labels that begin with two are those of Prometheus.
+    let bare = label.trim_start_matches('_');
+    match label.starts_with("__") || label.starts_with(|c: char| c.is_ascii_digit()) {
+        true => format!("_{bare}"),
+        false => label,
     }
 }
 
@@ -313,14 +337,13 @@ impl Processor for MetricProcessor {
         let values = self.value.as_ref().map(|path| batch.column(path));
         let is_gauge = self.groups.is_gauge;
         let times = is_gauge.then(|| EventTimes::in_field(batch, &self.time));
-        let is_counter = self.metric.definition().kind == MetricKind::Counter;
         for row in rows.iter() {
             let number = match &values {
                 None => 1.0,
                 Some(values) => match values.value(row) {
                     Value::Missing | Value::Null => continue,
                     value => match Number::of(value).map(Number::to_f64) {
-                        Some(number) if number >= 0.0 || !is_counter => number,
+                        Some(number) if number >= 0.0 || is_gauge => number,
                         _ => {
                             self.no_numbers += 1;
                             continue;
@@ -562,11 +585,12 @@ mod tests {
 
     #[test]
     fn a_histogram_counts_values_up_to_each_bound() {
-        let events = ["0.5", "1", "1.5", "2", "7", "-1"].map(|n| format!(r#"{{"a":"x","n":{n}}}"#));
+        let events =
+            ["0.5", "1", "1.5", "2", "7", "-1", "0"].map(|n| format!(r#"{{"a":"x","n":{n}}}"#));
         let events: Vec<&str> = events.iter().map(String::as_str).collect();
         let stage = "metric m type=histogram value=n buckets=[1, 2] by=a";
         let value = SampleValue::Distribution {
-            sum: 11.0,
+            sum: 12.0,
             buckets: vec![3, 2, 1],
         };
         assert_eq!(measured(stage, &events), [("x".to_owned(), value)]);
@@ -587,10 +611,19 @@ mod tests {
 
     #[test]
     fn names_of_labels_follow_from_fields() {
-        let stage = "metric a_total by=['verb = http.request.method', http.request.body, @metadata.x, '1a', \"['x-y']\"]";
+        let stage = "metric a_total by=['verb = http.request.method', http.request.body, @metadata.x, '1a', \"['x-y']\", _index, ä_b, '`a=b`']";
         let metric = build(&SPEC, stage).expect("it builds").metric();
         let definition = metric.expect("it makes one").definition().clone();
-        let labels = ["verb", "http_request_body", "metadata_x", "_1a", "x_y"];
+        let labels = [
+            "verb",
+            "http_request_body",
+            "_metadata_x",
+            "_1a",
+            "x_y",
+            "_index",
+            "_b",
+            "a_b",
+        ];
         assert_eq!(
             (&*definition.name, definition.labels),
             ("a", labels.map(str::to_owned).to_vec())
@@ -617,7 +650,19 @@ mod tests {
                 ("metric a by=[pipeline]", "anyway"),
                 ("metric a by=[a.b, a_b]", "two labels are called `a_b`"),
                 ("metric a by=['a-b = c']", "cannot be the name of a label"),
-                ("metric a by=['@']", "cannot be the name of a label"),
+                ("metric a by=['__a = b']", "cannot be the name of a label"),
+                (
+                    "metric a type=histogram value=x buckets=[-1, 1]",
+                    "not negative",
+                ),
+                (
+                    "metric a type=histogram value=x max_series=20k",
+                    "at most 17857 with so many buckets",
+                ),
+                (
+                    "metric a by=[a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u]",
+                    "at most 20 labels",
+                ),
                 ("metric a max_series=0", "from 1 to 100k"),
                 ("metric a max_series=1M", "from 1 to 100k"),
                 ("metric a time=x", "`time` has no effect"),
