@@ -36,6 +36,10 @@ const VARIABLE: &str = "RUST_LOG";
 /// The target of Millpond's own messages; libraries' have the names of their modules.
 const TARGET: &str = "millpond";
 
+/// Libraries that log each message that they cannot use, as a warning: a single server could fill the log. What it means for events, their
+/// components report. Only a RUST_LOG that names them turns them on.
+const NOISY: &str = "hickory_net=off,hickory_proto=off,hickory_resolver=off";
+
 /// How a line looks.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Style {
@@ -65,12 +69,7 @@ pub fn start(
         LogFormat::Text => Style::Text,
         LogFormat::Json => Style::Json,
     };
-    // What stands later goes before what is equally specific: a RUST_LOG that only names a library leaves the rest as it is.
-    let level = settings.level.word();
-    let all = directives.map_or(level.to_owned(), |own| format!("{level},{own}"));
-    let filter = EnvFilter::builder()
-        .parse(all)
-        .map_err(|error| wrong(&error.to_string()))?;
+    let filter = filter(settings.level.word(), directives.as_deref())?;
     let lines = Lines {
         style,
         bar: bar.clone(),
@@ -81,6 +80,18 @@ pub fn start(
         panic::set_hook(Box::new(|info| tell_panic(&info.to_string())));
     }
     Ok(Diagnostics::to_sink(emit))
+}
+
+/// What is logged, by the level of the configuration and what RUST_LOG says.
+///
+/// # Errors
+/// RUST_LOG is wrong.
+fn filter(level: &str, directives: Option<&str>) -> anyhow::Result<EnvFilter> {
+    // What stands later goes before what is equally specific: a RUST_LOG that only names a library leaves the rest as it is.
+    let all = format!("{level},{NOISY},{}", directives.unwrap_or_default());
+    EnvFilter::builder()
+        .parse(all)
+        .map_err(|error| wrong(&error.to_string()))
 }
 
 /// What RUST_LOG says, if it says anything.
@@ -328,6 +339,22 @@ mod tests {
                 target: None,
                 others,
             },
+        }
+    }
+
+    #[test]
+    fn noisy_libraries_are_heard_only_when_they_are_named() {
+        for (own, expected) in [
+            (None, "hickory_net=off"),
+            (Some("debug"), "hickory_net=off"),
+            (Some("hickory_net=debug"), "hickory_net=debug"),
+        ] {
+            let all = filter("info", own).expect("it is right").to_string();
+            assert!(all.split(',').any(|it| it == expected), "{all}");
+            assert!(
+                all.split(',').any(|it| it == "hickory_resolver=off"),
+                "{all}"
+            );
         }
     }
 
