@@ -48,6 +48,14 @@ impl NameServer {
     /// # Panics
     /// When it cannot be started.
     pub fn start(reply: impl Fn(&str) -> NameReply + Send + 'static) -> Self {
+        Self::start_by_kind(move |name, _| reply(name))
+    }
+
+    /// Starts a server that does about a name and a kind of records, by its number, what `reply` says.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    pub fn start_by_kind(reply: impl Fn(&str, u16) -> NameReply + Send + 'static) -> Self {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let address = socket.local_addr().expect("a bound socket has an address");
         let asked = Arc::<Mutex<Vec<String>>>::default();
@@ -61,7 +69,7 @@ impl NameServer {
                     continue;
                 };
                 log.lock().push(question.name.clone());
-                let (delay, reply) = match reply(&question.name) {
+                let (delay, reply) = match reply(&question.name, question.kind) {
                     NameReply::After(delay, reply) => (Some(delay), *reply),
                     reply => (None, reply),
                 };

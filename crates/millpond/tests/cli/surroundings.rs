@@ -175,7 +175,7 @@ fn workers_share_the_answers_of_name_servers() {
     let folder = Folder::new();
     let server =
         NameServer::start(|_| NameReply::Records(300, vec![NameRecord::Name("x.example")]));
-    let settings = format!("servers={} timeout=50s", server.address());
+    let settings = format!("servers={} timeout=5s", server.address());
     let (out, err) = looked_up(&addresses(&folder), &settings);
     let named = out
         .lines()

@@ -17,6 +17,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::mpsc::Sender;
 
 use super::question::{Answer, Question};
+use super::resolver::Resolved;
 use super::silence::Silence;
 
 /// How many questions may be open; beyond, none is asked. Four batches may have that many.
@@ -40,6 +41,15 @@ pub(super) enum Reply {
     Fresh(Answer),
     /// It did not come in time.
     Late,
+}
+
+/// Whether a question is to be sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Turn {
+    Now,
+    Later,
+    /// It was sent already, or nobody asks it any more.
+    Never,
 }
 
 /// Answers, and questions that are open.
@@ -147,17 +157,27 @@ impl Answers {
         }
     }
 
-    /// Whether a question is still to be sent to a server, by whoever asks.
-    pub fn is_to_be_sent(&self, question: &Question) -> bool {
+    /// Whether a question is to be sent to a server now, by whoever asks; if so, it counts as sent. One that no batch waits for is sent later,
+    /// unless `takes_late`.
+    pub fn take_turn(&self, question: &Question, takes_late: bool) -> Turn {
         let mut state = self.state.lock();
-        let open = state.open.get(question);
-        let is_to_be_sent = open.is_some_and(|open| !open.is_sent.swap(true, Ordering::Relaxed));
-        state.queries += u64::from(is_to_be_sent);
-        is_to_be_sent
+        match state.open.get(question) {
+            Some(open) if open.is_sent.load(Ordering::Relaxed) => return Turn::Never,
+            Some(open) if !takes_late && Instant::now() >= open.until => return Turn::Later,
+            Some(open) => open.is_sent.store(true, Ordering::Relaxed),
+            None => return Turn::Never,
+        }
+        state.queries += 1;
+        Turn::Now
     }
 
-    /// Takes the answer to an open question; `ttl` is how long its records hold.
-    pub fn put(&self, question: Question, answer: Answer, ttl: Duration) {
+    /// Takes the answer to an open question.
+    pub fn put(&self, question: Question, resolved: Resolved) {
+        let Resolved {
+            answer,
+            ttl,
+            is_heard,
+        } = resolved;
         let now = Instant::now();
         let Times {
             min_ttl, max_ttl, ..
@@ -167,9 +187,7 @@ impl Answers {
             _ => self.times.negative_ttl,
         };
         let mut state = self.state.lock();
-        if answer != Answer::Unanswered
-            && let Some(silent) = state.silence.answered(now)
-        {
+        if is_heard && let Some(silent) = state.silence.answered(now) {
             state.end_silence(silent);
         }
         let open = state.open.remove(&question);

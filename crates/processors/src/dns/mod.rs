@@ -6,11 +6,15 @@
 //! | `question` | what is asked, and what comes back |
 //! | `answers` | the cache, and the wait for answers |
 //! | `silence` | whether servers answer at all |
-//! | `resolver` | the thread that asks them |
+//! | `asking` | the thread that asks them, and in which order |
+//! | `resolver` | one question and its answer, by the library |
+//! | `local` | what is known without them: `/etc/hosts`, `localhost` |
 //!
 //! A batch looks each distinct value up once, asks all that nobody knows yet at the same time, and waits for them together.
 
 mod answers;
+mod asking;
+mod local;
 mod question;
 mod resolver;
 mod settings;
@@ -31,6 +35,7 @@ use tokio::sync::mpsc::Sender;
 
 use crate::text::first_of;
 use answers::{Answers, Reply};
+use local::LocalAnswers;
 use question::{Answer, LookupType, Question, Wanted};
 use resolver::NameServers;
 use settings::Config;
@@ -49,7 +54,7 @@ pub const SPEC: Spec = Spec {
     examples: &[
         Example {
             title: "The name of a client; what is not an address is tagged",
-            stage: "dns client.ip client.domain servers=127.0.0.1 timeout=10s",
+            stage: "dns client.ip client.domain servers=127.0.0.1",
             input: "{\"client\":{\"ip\":\"127.0.0.9\"}}\n{\"client\":{\"ip\":\"web-1\"}}\n{\"message\":\"x\"}",
             output: "{\"client\":{\"ip\":\"127.0.0.9\",\"domain\":\"localhost\"}}\n{\"client\":{\"ip\":\"web-1\"},\"tags\":[\"_dns_failure\"]}\n{\"message\":\"x\"}",
         },
@@ -90,15 +95,25 @@ Of a list, the first value is looked up. All addresses are looked up, private on
 `tag` replaces both tags; with an empty `tag`, there is none. This is not a failure: later processors still run. An event fails, with `_dns_failure` (or `tag`), only if `target` cannot be written, because a value above it is not an
 object.
 
-**Time.** Each distinct value of a batch is looked up once. What is not in the cache is asked at the same time, 128 questions at once. A batch waits until all are answered, and at most `timeout`: all of its events together, and not each of them. A question is waited for at most
+**Time.** Each distinct value of a batch is looked up once. What is not in the cache is asked at the same time. A batch waits until all are answered, and at most `timeout`: all of its events together, and not each of them. A question is waited for at most
 `timeout` from when it was first asked, by any worker, so one that nobody answers does not delay later batches again. An answer that comes later is in the cache for later events. With `timeout=0s` no event ever waits: those with a new value get
 `_dns_timeout`. Up to 16,384 questions are open at a time; beyond that, values that are not in the cache are not asked, and get `_dns_timeout` at once.
 
+**Other pipelines wait too**: the workers of all pipelines are the same threads, and a batch that waits keeps its worker. If servers do not answer, other pipelines may wait as long as `timeout`, for three batches at most until the silence is noticed. Where that must not happen, use `timeout=0s`.
+
+**Questions at once.** 256 questions are with servers at the same time, first those that a batch still waits for. If another one needs a place, the oldest one gives its place up when it has had no answer for 400 ms: it goes on in one of 128 places for slow
+questions, or is asked anew when one of these is free. Up to 1,024 questions wait for that; beyond, they count as not answered. So addresses that no server answers hardly delay the others, however many there are.
+
 **When no server answers**, three batches in a row without any answer, over a second at least, are enough: from then on no batch waits, events with values that are not in the cache get `_dns_timeout` at once, and three questions a second are still asked. The first answer
-ends this. Both are reported as a warning, at most once an hour.
+of a server ends this. Both are reported as a warning, at most once an hour.
 
 **Servers** are those in `servers`, or those of `/etc/resolv.conf`, with its search domains and `options ndots`; it is read when the pipeline starts. Of several servers, two are asked at once, and the first answer counts. Questions are sent over UDP, again after a third of
-a second at the earliest, and over TCP if the answer is too long; after about four seconds a question counts as not answered. `/etc/hosts`, as it is when the first event comes, goes before the servers in both directions; `localhost` and its addresses are never asked.
+a second at the earliest, and over TCP if the answer is too long; after about four seconds a question counts as not answered.
+
+**Both kinds of addresses** of a name are asked for at once. If those of one kind are there, those of the other have 250 ms more; without them, the first are the answer, which is remembered for `min_ttl`. At most 64 addresses are written, the first in their order.
+
+**Without servers.** `/etc/hosts`, as it is when the first event comes, goes before the servers in both directions; a name is looked for in it as it is, without search domains, and all of its addresses are those in the file. Names below `localhost` are `127.0.0.1` and `::1`,
+and the name of a loopback address that is not in the file is `localhost`. Other names below `invalid` and `onion` do not exist. None of these is asked of a server or waits, also when no server answers, and they count neither as hits nor as misses of the cache.
 
 **Cache.** All workers share it. A record is remembered for its own TTL, but at least `min_ttl` and at most `max_ttl`; that there is no record, an error or no answer, for `negative_ttl`. When `cache_entries` are remembered, the one
 that was not used for the longest time goes. An entry takes about 200 bytes, and the text of its answer. The cache is empty after a restart, and after a reload that changes the pipeline.
@@ -109,14 +124,10 @@ none. `millpond test`, `check --sample` and `bench` ask the servers as a run doe
 
 fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Processor>, ConfigError> {
     let config: Config = parse(node)?;
-    if config.cache_entries == 0 {
-        let message = "the cache needs room for one answer at least";
-        return Err(node.nearest("cache_entries").error(message));
-    }
     let servers = config.name_servers(node)?;
     let answers = Answers::new(
         config.times(node)?,
-        config.cache_entries,
+        config.entries_max(node)?,
         servers.to_string(),
     );
     let tag = |default| context.tag_or(default);
@@ -130,6 +141,7 @@ fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Processor>, Conf
             servers,
             answers: Arc::new(answers),
             asker: OnceLock::new(),
+            local: OnceLock::new(),
         }),
         counters: Counters::default(),
     }))
@@ -141,6 +153,7 @@ struct Shared {
     answers: Arc<Answers>,
     /// Ends the thread that asks when it is dropped; none if it could not be started.
     asker: OnceLock<Option<Sender<Question>>>,
+    local: OnceLock<LocalAnswers>,
 }
 
 impl Shared {
@@ -154,8 +167,14 @@ impl Shared {
         }
     }
 
+    /// The answer to a question that is not for a server.
+    fn local_answer(&self, question: &Question) -> Option<Answer> {
+        let local = self.local.get_or_init(LocalAnswers::of_system);
+        local.answer(question)
+    }
+
     fn asker(&self) -> Option<&Sender<Question>> {
-        let start = || match resolver::start(self.servers.clone(), self.answers.clone()) {
+        let start = || match asking::start(self.servers.clone(), self.answers.clone()) {
             Ok(asker) => Some(asker),
             Err(error) => {
                 let text =
@@ -298,8 +317,11 @@ impl Dns {
             .iter()
             .map(|text| match Wanted::of_text(text, self.lookup_type) {
                 Wanted::Question(question) => {
-                    questions.push(question);
-                    None
+                    let known = self.shared.local_answer(&question);
+                    if known.is_none() {
+                        questions.push(question);
+                    }
+                    known
                 }
                 Wanted::Itself(address) => Some(Answer::of_addresses([address].into_iter())),
                 Wanted::Invalid => Some(Answer::Failed),

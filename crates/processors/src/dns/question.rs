@@ -15,6 +15,9 @@ const NAME_BYTES_MAX: usize = 253;
 /// The longest part of a name between dots.
 const LABEL_BYTES_MAX: usize = 63;
 
+/// How many addresses of a name are kept.
+const ADDRESSES_MAX: usize = 64;
+
 /// What is looked up.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -87,7 +90,10 @@ impl Answer {
     /// The first of these names in the order of the alphabet: servers give them in any order.
     pub fn of_names(names: impl Iterator<Item = String>) -> Self {
         let names = names.map(|mut name| {
-            name.truncate(name.trim_end_matches('.').len());
+            // Only the last dot: the one before it may belong to a label, with a backslash.
+            if name.ends_with('.') {
+                name.pop();
+            }
             name
         });
         match names.filter(|name| !name.is_empty()).min() {
@@ -96,11 +102,12 @@ impl Answer {
         }
     }
 
-    /// All of these addresses, IPv4 before IPv6 and by number: servers give them in any order.
+    /// These addresses, or the first [`ADDRESSES_MAX`], IPv4 before IPv6 and by number: servers give them in any order.
     pub fn of_addresses(addresses: impl Iterator<Item = IpAddr>) -> Self {
         let mut addresses: Vec<IpAddr> = addresses.collect();
         addresses.sort_unstable();
         addresses.dedup();
+        addresses.truncate(ADDRESSES_MAX);
         let mut out = Vec::new();
         for address in &addresses {
             out.push(if out.is_empty() { b'[' } else { b',' });
@@ -161,6 +168,7 @@ mod tests {
         let found = |text: &str| Answer::Found(text.as_bytes().into());
         let names = |names: &[&str]| Answer::of_names(names.iter().map(|it| (*it).to_owned()));
         assert_eq!(names(&["b.example.", "a.example."]), found("a.example"));
+        assert_eq!(names(&[r"a\.."]), found(r"a\."));
         assert_eq!(names(&["."]), Answer::NoRecord);
         assert_eq!(names(&[]), Answer::NoRecord);
         let addresses =
@@ -170,5 +178,10 @@ mod tests {
             found(r#"["9.0.0.1","10.0.0.2","::1"]"#)
         );
         assert_eq!(addresses(&[]), Answer::NoRecord);
+        let many = (0..u32::from(u16::MAX)).map(|n| IpAddr::V4(n.into()));
+        let Answer::Found(kept) = Answer::of_addresses(many) else {
+            panic!("there are addresses");
+        };
+        assert!(kept.ends_with(br#","0.0.0.63"]"#) && kept.len() < 4096);
     }
 }

@@ -1,41 +1,33 @@
-//! Asks name servers, on a thread of its own.
+//! Asks name servers one question.
 //!
 //! The protocol is the business of `hickory-resolver`: questions over UDP, sent again after a third of a second and over TCP where the answer
-//! is too long, search domains, the hosts file, and which of several servers is asked. It gives up after [`ATTEMPT`], twice. Its own cache is off.
+//! is too long, and which of several servers is asked. It gives up after [`ATTEMPT`], twice. Its own cache is off, and so are its hosts file, its
+//! search domains and its joint look-up of both kinds of addresses, which waits for the slower one in any case.
 
 use std::fmt;
-use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use hickory_resolver::config::{
-    ConnectionConfig, LookupIpStrategy, NameServerConfig, ResolveHosts, ResolverConfig,
-    ResolverOpts,
+    ConnectionConfig, NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts,
 };
 use hickory_resolver::lookup::Lookup;
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::net::{DnsError, NetError};
 use hickory_resolver::proto::op::ResponseCode;
-use hickory_resolver::proto::rr::RData;
+use hickory_resolver::proto::rr::{Name, RData, RecordType};
 use hickory_resolver::system_conf::read_system_conf;
 use hickory_resolver::{Resolver, TokioResolver};
-use tokio::runtime::Builder;
-use tokio::sync::mpsc::{Receiver, Sender, channel};
-use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::answers::{Answers, OPEN_MAX};
 use super::question::{Answer, Question};
-
-/// How many questions are with servers at the same time. Each takes a socket, or up to eight: for both kinds of addresses, and when sent again.
-const IN_FLIGHT_MAX: usize = 128;
 
 /// How long an answer is waited for before the question is asked anew.
 const ATTEMPT: Duration = Duration::from_secs(2);
 
-/// The longest time for a question in all, with search domains.
-const QUESTION_MAX: Duration = Duration::from_secs(10);
+/// How long the addresses of one kind wait for those of the other.
+const OTHER_KIND_MAX: Duration = Duration::from_millis(250);
 
 /// Which servers are asked, and how.
 #[derive(Debug, Clone)]
@@ -70,7 +62,11 @@ impl NameServers {
         }
     }
 
-    fn resolver(self) -> Result<TokioResolver, NetError> {
+    /// What asks them, up to so many questions at the same time.
+    ///
+    /// # Errors
+    /// The library cannot use the servers.
+    pub fn asker(self, most: usize) -> Result<Asker, NetError> {
         let Self {
             config,
             mut options,
@@ -78,11 +74,16 @@ impl NameServers {
         options.timeout = ATTEMPT;
         options.attempts = 1;
         options.cache_size = 0;
-        options.max_active_requests = 2 * IN_FLIGHT_MAX;
-        options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
-        options.use_hosts_file = ResolveHosts::Always;
+        options.max_active_requests = 2 * most;
+        options.use_hosts_file = ResolveHosts::Never;
+        let suffixes = config.domain().into_iter().chain(config.search());
+        let (suffixes, ndots) = (suffixes.cloned().collect(), options.ndots);
         let builder = Resolver::builder_with_config(config, TokioRuntimeProvider::default());
-        builder.with_options(options).build()
+        Ok(Asker {
+            resolver: builder.with_options(options).build()?,
+            suffixes,
+            ndots,
+        })
     }
 }
 
@@ -98,87 +99,157 @@ impl fmt::Display for NameServers {
     }
 }
 
-/// Starts the thread that asks `servers` what it gets, until the sender is gone.
-///
-/// # Errors
-/// The system gives no thread, or not what one needs to use the network.
-pub(super) fn start(servers: NameServers, answers: Arc<Answers>) -> io::Result<Sender<Question>> {
-    let (asker, questions) = channel(OPEN_MAX);
-    let resolver = servers.resolver().map_err(io::Error::other)?;
-    let runtime = Builder::new_current_thread().enable_all().build()?;
-    component::thread::start("dns", move || {
-        runtime.block_on(ask_all(questions, resolver, answers));
-    })?;
-    Ok(asker)
+/// What came of a question.
+#[derive(Debug, Clone)]
+pub(super) struct Resolved {
+    pub answer: Answer,
+    /// How long its records hold.
+    pub ttl: Duration,
+    /// A server answered.
+    pub is_heard: bool,
 }
 
-async fn ask_all(
-    mut questions: Receiver<Question>,
-    resolver: TokioResolver,
-    answers: Arc<Answers>,
-) {
-    let mut in_flight = JoinSet::new();
-    loop {
-        tokio::select! {
-            question = questions.recv(), if in_flight.len() < IN_FLIGHT_MAX => match question {
-                Some(question) if answers.is_to_be_sent(&question) => {
-                    let asked = Asked { question: Some(question), answers: answers.clone() };
-                    in_flight.spawn(asked.ask(resolver.clone()));
-                }
-                Some(_) => {}
-                None => break,
+impl Resolved {
+    pub const UNANSWERED: Self = Self::unheard(Answer::Unanswered);
+
+    /// What no server said.
+    pub const fn unheard(answer: Answer) -> Self {
+        Self {
+            answer,
+            ttl: Duration::ZERO,
+            is_heard: false,
+        }
+    }
+
+    fn found(answer: Answer, until: Instant) -> Self {
+        Self {
+            answer,
+            ttl: until.saturating_duration_since(Instant::now()),
+            is_heard: true,
+        }
+    }
+
+    fn of_error(error: &NetError) -> Self {
+        let answer = match error {
+            NetError::Dns(DnsError::NoRecordsFound(none)) => match none.response_code {
+                ResponseCode::NXDomain | ResponseCode::NoError => Answer::NoRecord,
+                _ => Answer::Failed,
             },
-            Some(_) = in_flight.join_next() => {}
-        }
-    }
-}
-
-/// A question that gets an answer in any case: also one over which the library panics.
-struct Asked {
-    question: Option<Question>,
-    answers: Arc<Answers>,
-}
-
-impl Asked {
-    async fn ask(mut self, resolver: TokioResolver) {
-        let Some(question) = &self.question else {
-            return;
+            NetError::Timeout | NetError::NoConnections | NetError::Busy | NetError::Io(_) => {
+                Answer::Unanswered
+            }
+            _ => Answer::Failed,
         };
-        let asked = timeout(QUESTION_MAX, resolve(&resolver, question));
-        let (answer, ttl) = asked.await.unwrap_or((Answer::Unanswered, Duration::ZERO));
-        self.answer(answer, ttl);
-    }
-
-    fn answer(&mut self, answer: Answer, ttl: Duration) {
-        if let Some(question) = self.question.take() {
-            self.answers.put(question, answer, ttl);
+        Self {
+            is_heard: matches!(error, NetError::Dns(_)),
+            ..Self::unheard(answer)
         }
     }
 }
 
-impl Drop for Asked {
-    fn drop(&mut self) {
-        self.answer(Answer::Failed, Duration::ZERO);
+/// Asks servers.
+pub(super) struct Asker {
+    resolver: TokioResolver,
+    /// The search domains, in the order in which they are tried.
+    suffixes: Vec<Name>,
+    /// A name with as many dots is tried as it is before them.
+    ndots: usize,
+}
+
+impl Asker {
+    pub async fn resolve(&self, question: &Question) -> Resolved {
+        match question {
+            Question::NameOf(address) => match self.resolver.reverse_lookup(*address).await {
+                Ok(lookup) => {
+                    Resolved::found(Answer::of_names(names(&lookup)), lookup.valid_until())
+                }
+                Err(error) => Resolved::of_error(&error),
+            },
+            Question::AddressesOf(name) => {
+                let Ok(name) = Name::from_utf8(&**name) else {
+                    return Resolved::unheard(Answer::Failed);
+                };
+                let mut last = Resolved::UNANSWERED;
+                for name in self.with_suffixes(name) {
+                    last = self.addresses(name).await;
+                    if matches!(last.answer, Answer::Found(_)) {
+                        break;
+                    }
+                }
+                last
+            }
+        }
+    }
+
+    /// The names to try one after the other.
+    fn with_suffixes(&self, name: Name) -> Vec<Name> {
+        if name.is_fqdn() {
+            return vec![name];
+        }
+        let longer = self.suffixes.iter();
+        let mut names: Vec<Name> = longer
+            .filter_map(|suffix| name.clone().append_domain(suffix).ok())
+            .collect();
+        let is_first = usize::from(name.num_labels()) > self.ndots;
+        let mut itself = name;
+        itself.set_fqdn(true);
+        names.insert(if is_first { 0 } else { names.len() }, itself);
+        names
+    }
+
+    /// The addresses of exactly this name. If those of one kind do not come, those of the other are the answer.
+    async fn addresses(&self, name: Name) -> Resolved {
+        let mut four = pin!(self.resolver.lookup(name.clone(), RecordType::A));
+        let mut six = pin!(self.resolver.lookup(name, RecordType::AAAA));
+        let (is_four, one) = tokio::select! {
+            one = &mut four => (true, one),
+            one = &mut six => (false, one),
+        };
+        let rest = if is_four { six } else { four };
+        let other = match &one {
+            Ok(_) => timeout(OTHER_KIND_MAX, rest)
+                .await
+                .unwrap_or(Err(NetError::Timeout)),
+            Err(_) => rest.await,
+        };
+        of_both(&one, &other)
     }
 }
 
-/// The answer, and how long its records hold.
-async fn resolve(resolver: &TokioResolver, question: &Question) -> (Answer, Duration) {
-    let resolved = match question {
-        Question::NameOf(address) => resolver
-            .reverse_lookup(*address)
-            .await
-            .map(|lookup| (Answer::of_names(names(&lookup)), lookup.valid_until())),
-        Question::AddressesOf(name) => resolver.lookup_ip(&**name).await.map(|lookup| {
-            let addresses = lookup.iter().collect::<Vec<IpAddr>>();
-            let answer = Answer::of_addresses(addresses.into_iter());
-            (answer, lookup.valid_until())
-        }),
-    };
-    match resolved {
-        Ok((answer, until)) => (answer, until.saturating_duration_since(Instant::now())),
-        Err(error) => (answer_of(&error), Duration::ZERO),
+fn of_both(one: &Result<Lookup, NetError>, other: &Result<Lookup, NetError>) -> Resolved {
+    match (one, other) {
+        (Ok(one), Ok(other)) => {
+            let until = one.valid_until().min(other.valid_until());
+            let both = addresses_in(one).chain(addresses_in(other));
+            Resolved::found(Answer::of_addresses(both), until)
+        }
+        (Ok(one), Err(error)) | (Err(error), Ok(one)) => {
+            let answer = Answer::of_addresses(addresses_in(one));
+            let is_whole = Resolved::of_error(error).answer == Answer::NoRecord;
+            // What may be a part of the addresses is remembered for the shortest time.
+            let until = if is_whole {
+                one.valid_until()
+            } else {
+                Instant::now()
+            };
+            Resolved::found(answer, until)
+        }
+        (Err(one), Err(other)) => {
+            let (one, other) = (Resolved::of_error(one), Resolved::of_error(other));
+            let is_heard = one.is_heard || other.is_heard;
+            let worse = if one.answer == Answer::NoRecord {
+                other
+            } else {
+                one
+            };
+            Resolved { is_heard, ..worse }
+        }
     }
+}
+
+fn addresses_in(lookup: &Lookup) -> impl Iterator<Item = IpAddr> {
+    let records = lookup.answers().iter();
+    records.filter_map(|record| record.data.ip_addr())
 }
 
 /// The names in an answer; of a delegated network (RFC 2317) also an alias is there.
@@ -188,17 +259,4 @@ fn names(lookup: &Lookup) -> impl Iterator<Item = String> {
         RData::PTR(name) => Some(name.0.to_ascii()),
         _ => None,
     })
-}
-
-fn answer_of(error: &NetError) -> Answer {
-    match error {
-        NetError::Dns(DnsError::NoRecordsFound(none)) => match none.response_code {
-            ResponseCode::NXDomain | ResponseCode::NoError => Answer::NoRecord,
-            _ => Answer::Failed,
-        },
-        NetError::Timeout | NetError::NoConnections | NetError::Busy | NetError::Io(_) => {
-            Answer::Unanswered
-        }
-        _ => Answer::Failed,
-    }
 }

@@ -11,8 +11,11 @@ use super::question::LookupType;
 use super::resolver::NameServers;
 use crate::object_lookup::default_cache_entries;
 
-/// The longest time-out: it delays all events behind.
-const TIMEOUT_MAX: Period = Period::from_secs(60);
+/// The longest time-out: it delays all events behind, and those of other pipelines.
+const TIMEOUT_MAX: Period = Period::from_secs(5);
+
+/// The most entries of the cache: about 2 GB.
+const CACHE_ENTRIES_MAX: usize = 10_000_000;
 
 /// The port of name servers (RFC 1035, section 4.2).
 const PORT: u16 = 53;
@@ -30,7 +33,7 @@ pub(super) struct Config {
     pub lookup_type: LookupType,
     /// The name servers, by their IP addresses, with a port if it is not 53: `[10.0.0.53, "10.0.1.53:5353", "[2001:db8::53]:53"]`. Default: those of the system.
     servers: Option<Vec<String>>,
-    /// How long the events of a batch wait for answers, from 0s to 1m.
+    /// How long the events of a batch wait for answers, from 0s to 5s.
     #[serde(default = "default_timeout")]
     timeout: Period,
     /// The shortest time for which a record is remembered, whatever its own TTL.
@@ -42,9 +45,9 @@ pub(super) struct Config {
     /// How long it is remembered that there is no record, or no answer.
     #[serde(default = "default_negative_ttl")]
     negative_ttl: Period,
-    /// How many addresses or names are remembered, for all workers together.
+    /// How many addresses or names are remembered, for all workers together, from 1 to 10,000,000.
     #[serde(default = "default_cache_entries")]
-    pub cache_entries: usize,
+    cache_entries: usize,
 }
 
 fn default_timeout() -> Period {
@@ -70,8 +73,9 @@ impl Config {
     /// Times that make no sense, with their place.
     pub fn times(&self, node: &Node) -> Result<Times, ConfigError> {
         if self.timeout > TIMEOUT_MAX {
-            let message = "`timeout` must be from 0s to 1m";
-            return Err(node.nearest("timeout").error(message));
+            let message = format!("`timeout` must be from 0s to {TIMEOUT_MAX}");
+            let error = node.nearest("timeout").error(message);
+            return Err(error.note("while a batch waits, so does its worker, which all pipelines share; an answer that comes later is in the cache for later events"));
         }
         if self.min_ttl > self.max_ttl {
             let message = format!(
@@ -89,6 +93,21 @@ impl Config {
             max_ttl: *self.max_ttl,
             negative_ttl: *self.negative_ttl,
         })
+    }
+
+    /// How many answers are remembered.
+    ///
+    /// # Errors
+    /// None, or too many.
+    pub fn entries_max(&self, node: &Node) -> Result<usize, ConfigError> {
+        let place = node.nearest("cache_entries");
+        match self.cache_entries {
+            0 => Err(place.error("the cache needs room for one answer at least")),
+            entries if entries > CACHE_ENTRIES_MAX => {
+                Err(place.error("`cache_entries` must be from 1 to 10,000,000"))
+            }
+            entries => Ok(entries),
+        }
     }
 
     /// The servers to ask.

@@ -9,7 +9,7 @@ use crate::testing::{batch_of, build, check, check_errors, lines_of, process};
 use testkit::name_server::{NameRecord, NameReply, NameServer};
 
 /// Long enough for a machine that is busy with other tests.
-const PATIENT: &str = "timeout=50s";
+const PATIENT: &str = "timeout=5s";
 
 fn named(name: &'static str) -> NameReply {
     NameReply::Records(300, vec![NameRecord::Name(name)])
@@ -117,7 +117,7 @@ fn a_name_has_a_list_of_addresses() {
         ),
         _ => NameReply::NoName,
     });
-    let mut processor = build(&SPEC, &stage(&server, "type=forward timeout=50s")).unwrap();
+    let mut processor = build(&SPEC, &stage(&server, "type=forward timeout=5s")).unwrap();
     let table = [
         (
             r#"{"a":"WEB.example"}"#,
@@ -261,6 +261,106 @@ fn a_question_is_waited_for_once() {
     );
 }
 
+/// The number of the event of [`distinct`] for whose address a server is asked.
+fn number(name: &str) -> u16 {
+    let mut labels = name.split('.').map_while(|label| label.parse().ok());
+    labels.next().unwrap_or(0) + 256 * labels.next().unwrap_or(0)
+}
+
+/// Addresses that nobody answers leave the others their names, also when they come first and are more than can be asked at a time.
+#[test]
+fn silent_addresses_do_not_hold_up_the_others() {
+    let server = NameServer::start(|name| match number(name) {
+        0..200 => NameReply::Nothing,
+        _ => named("x.example"),
+    });
+    let mut processor = build(&SPEC, &stage(&server, "timeout=2s")).unwrap();
+    let mut batch = distinct(1, 1000);
+    process(processor.as_mut(), &mut batch);
+    let lines = lines_of(&batch);
+    assert!(lines[200..].iter().all(|line| line.contains("x.example")));
+    assert!(lines[..200].iter().all(|line| line.contains("_timeout")));
+
+    let server = NameServer::start(|name| match number(name) {
+        0..900 => NameReply::Nothing,
+        _ => named("x.example"),
+    });
+    let mut processor = build(&SPEC, &stage(&server, "timeout=4s")).unwrap();
+    let mut batch = distinct(1, 1000);
+    process(processor.as_mut(), &mut batch);
+    let lines = lines_of(&batch);
+    assert!(lines[900..].iter().all(|line| line.contains("x.example")));
+}
+
+/// Those that take longer than their turn are asked anew while others wait, and have their names in the end.
+#[test]
+fn slow_answers_come_too() {
+    let delay = Duration::from_millis(600);
+    let server = NameServer::start(move |_| NameReply::After(delay, Box::new(named("x.example"))));
+    let mut processor = build(&SPEC, &stage(&server, "timeout=0s")).unwrap();
+    let start = Instant::now();
+    loop {
+        let mut batch = distinct(1, 1000);
+        process(processor.as_mut(), &mut batch);
+        let lines = lines_of(&batch);
+        if lines.iter().all(|line| line.contains("x.example")) {
+            break;
+        }
+        assert!(start.elapsed() < Duration::from_secs(40));
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// What is answered without a server says nothing about servers, and does not wait for them.
+#[test]
+fn local_names_say_nothing_of_servers() {
+    let server = NameServer::start(|_| NameReply::Nothing);
+    let mut processor = build(&SPEC, &stage(&server, "timeout=300ms")).unwrap();
+    let start = Instant::now();
+    let mut n = 0;
+    let mut warnings = Vec::new();
+    while warnings.is_empty() {
+        assert!(start.elapsed() < Duration::from_secs(20));
+        n += 1;
+        let silent = format!(r#"{{"a":"10.0.0.{n}"}}"#);
+        let lines = events(processor.as_mut(), &[r#"{"a":"127.0.0.5"}"#, &silent]);
+        assert_eq!(lines[0], r#"{"a":"127.0.0.5","b":"localhost"}"#);
+        warnings = processor.take_warnings();
+    }
+    let lines = events(processor.as_mut(), &[r#"{"a":"127.0.0.6"}"#]);
+    assert_eq!(lines, [r#"{"a":"127.0.0.6","b":"localhost"}"#]);
+    assert!(!counters(processor.as_mut()).contains("cache_hits=1"));
+}
+
+/// Addresses of one kind are the answer when those of the other do not come.
+#[test]
+fn one_kind_of_addresses_is_enough() {
+    let server = NameServer::start_by_kind(|name, kind| match (name, kind) {
+        ("only4.x", 28) | ("only6.x", 1) => NameReply::Nothing,
+        ("broken.x", 28) => NameReply::ServerFailure,
+        _ => NameReply::Records(
+            300,
+            ["10.0.0.2", "2001:db8::1"]
+                .map(|address| NameRecord::Address(address.parse().unwrap()))
+                .into(),
+        ),
+    });
+    let mut processor = build(&SPEC, &stage(&server, "type=forward timeout=3s")).unwrap();
+    let table = [
+        (r#"{"a":"only4.x"}"#, r#"{"a":"only4.x","b":["10.0.0.2"]}"#),
+        (
+            r#"{"a":"only6.x"}"#,
+            r#"{"a":"only6.x","b":["2001:db8::1"]}"#,
+        ),
+        (
+            r#"{"a":"broken.x"}"#,
+            r#"{"a":"broken.x","b":["10.0.0.2"]}"#,
+        ),
+    ];
+    let (inputs, outputs): (Vec<_>, Vec<_>) = table.into_iter().unzip();
+    assert_eq!(events(processor.as_mut(), &inputs), outputs);
+}
+
 #[test]
 fn records_are_remembered_for_their_time() {
     let record = |ttl| NameReply::Records(ttl, vec![NameRecord::Name("x.example")]);
@@ -296,7 +396,7 @@ fn records_are_remembered_for_their_time() {
 #[test]
 fn the_cache_is_bounded() {
     let server = NameServer::start(|_| named("x.example"));
-    let mut processor = build(&SPEC, &stage(&server, "timeout=50s cache_entries=5")).unwrap();
+    let mut processor = build(&SPEC, &stage(&server, "timeout=5s cache_entries=5")).unwrap();
     for round in 0..2 {
         let mut batch = distinct(9, 100);
         process(processor.as_mut(), &mut batch);
@@ -341,12 +441,16 @@ fn what_cannot_be_used_is_refused() {
             ),
             ("dns a b servers=[2001:db8::1:53]:0", "is not the address"),
             ("dns a b servers=[]", "name at least one name server"),
-            ("dns a b servers=10.0.0.1 timeout=2m", "from 0s to 1m"),
+            ("dns a b servers=10.0.0.1 timeout=5001ms", "from 0s to 5s"),
             (
                 "dns a b servers=10.0.0.1 min_ttl=2h",
                 "must not be longer than `max_ttl`: 2h and 1h",
             ),
             ("dns a b servers=10.0.0.1 cache_entries=0", "room for one"),
+            (
+                "dns a b servers=10.0.0.1 cache_entries=10000001",
+                "from 1 to 10,000,000",
+            ),
             ("dns lower(a) c servers=10.0.0.1", "not a field name"),
         ],
     );
