@@ -245,7 +245,7 @@ impl Series {
         self.touched = now;
         match (&mut self.value, measurement) {
             (SampleValue::Number(number), Measurement::Add(more)) => {
-                *number = sum_of(*number, *more)
+                *number = sum_of(*number, *more);
             }
             (SampleValue::Number(number), Measurement::Set(value, time)) => {
                 if *time >= self.time {

@@ -139,3 +139,17 @@ pipelines:
         assert!(ended.err.contains(&said), "{stage}: {}", ended.err);
     }
 }
+
+#[test]
+fn events_that_failed_stay_so_when_they_are_sorted() {
+    let folder = Folder::new();
+    let lines =
+        "{\"n\":2,\"message\":\"{\\\"a\\\":1}\"}\n{\"n\":1,\"message\":\"not json\"}\n".to_owned();
+    let log = folder.write("a.ndjson", lines);
+    let ended = run(&format!("file {log} | json | sort n | set x = 1 | stdout"));
+    let out = ended.expect(0).out;
+    let events: Vec<&str> = out.lines().collect();
+    assert_eq!(events.len(), 2);
+    assert!(events[0].contains("not json") && !events[0].contains("\"x\""));
+    assert!(events[1].contains("\"x\":1"));
+}
