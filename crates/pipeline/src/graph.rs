@@ -185,7 +185,7 @@ impl Builder<'_> {
         let outputs = one_or_more(output, outputs, node, "output")?;
         let name = name.as_str().unwrap_or_default().to_owned();
         let (inputs, fed) = self.inputs(&name, inputs)?;
-        let stages = self.stages(stages, on_failure, &[], &name)?;
+        let stages = self.stages(stages, on_failure, &[], (&name, None))?;
         let mut names = BTreeSet::new();
         let nodes = outputs;
         let mut outputs = nodes
@@ -352,8 +352,12 @@ impl Builder<'_> {
         nodes: &[Node],
         on_failure: OnFailure,
         before: &[StageNode],
-        place: &str,
+        (pipeline, output): (&str, Option<&str>),
     ) -> Result<Vec<StageNode>, ConfigError> {
+        let place = match output {
+            None => pipeline.to_owned(),
+            Some(output) => format!("{pipeline}/{output}"),
+        };
         let mut stages: Vec<StageNode> = Vec::with_capacity(nodes.len());
         for node in nodes {
             let mut stage = self.stage(node, on_failure)?;
@@ -367,7 +371,6 @@ impl Builder<'_> {
             let number = stages.len() + 1;
             stage.component.stand_at(&format!("{place}/{number}"));
             if let Some(metric) = stage.component.metric() {
-                let pipeline = place.split('/').next().unwrap_or(place);
                 let at = node.nearest(&format!("{}.metric", stage.kind));
                 self.measured.add(metric, pipeline, at)?;
             }
@@ -450,9 +453,8 @@ impl Builder<'_> {
         let condition = condition(common.condition.as_deref(), &settings)?;
         let name = unique(common.name, spec, node, names)?;
         let stages = stages.as_ref().and_then(|map| map.get(PROCESSORS));
-        let place = format!("{pipeline}/{name}");
         let nodes = stages.map_or(&[][..], Node::items);
-        let stages = self.stages(nodes, on_failure, before, &place)?;
+        let stages = self.stages(nodes, on_failure, before, (pipeline, Some(&name)))?;
         let context = self.context(None);
         let mut sending = SendingSettings::default();
         let (component, ordered) = match spec.build {

@@ -142,7 +142,7 @@ fn metrics_of_one_name_must_be_alike() {
     };
     let check = |first: &str, second: &str| {
         let text = format!(
-            "pipelines:\n  a: {}\n  b: {}\n",
+            "pipelines:\n  a: {}\n  a/b: {}\n",
             pipeline(first),
             pipeline(second)
         );
