@@ -40,6 +40,12 @@ pub trait Processor: Fork + Send {
     /// and goes on later with what its processors remember does not call it.
     fn end(&mut self, _last: &Batch) {}
 
+    /// Whether it may wait for something that it asks, so that the CPU is idle meanwhile. Its pipeline then has workers of its own, and others do not
+    /// wait with it. Asked once, at the start.
+    fn may_wait(&self) -> bool {
+        false
+    }
+
     /// Tells how many processors of its kind the events have gone through in this pipeline. Called once, before the first
     /// batch and before [`Fork::fork`].
     fn place(&mut self, _before: usize) {}

@@ -17,6 +17,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::graph::{Graph, PipelineGraph};
 use crate::intake::Intake;
+use crate::pool::Pool;
 use crate::queues::open_queues;
 use crate::reload::{Changes, ReloadError, Request, groups};
 use crate::replay::open_letters;
@@ -27,7 +28,7 @@ use crate::settings::ProcessSettings;
 use crate::shortage;
 use crate::start::{RunOptions, StartError};
 use crate::view::View;
-use crate::worker::{Parts, Pool, Useful};
+use crate::worker::{Parts, Useful};
 
 /// Size of the buffers that inputs read into.
 pub const BUFFER_SIZE: usize = 256 << 10;
@@ -165,13 +166,14 @@ impl Process {
         let letters = open_letters(&pipelines, &self.settings, options)?;
         let disk = self.disk.clone().zip(shares.disk);
         let data_dir = self.settings.data_dir.as_deref();
-        let queues = open_queues(
-            &pipelines,
-            data_dir,
-            disk.as_ref(),
-            options,
-            self.pool.bell(),
-        )?;
+        let own_pool = |pipeline: &PipelineGraph| {
+            let needs_own = pipeline.may_wait();
+            needs_own.then(|| Pool::new(self.workers, Arc::default()))
+        };
+        let own_pools: Vec<Option<Arc<Pool>>> = pipelines.iter().map(own_pool).collect();
+        let bell = |own: &Option<Arc<Pool>>| own.as_ref().unwrap_or(&self.pool).bell().clone();
+        let bells: Vec<Arc<Bell>> = own_pools.iter().map(bell).collect();
+        let queues = open_queues(&pipelines, data_dir, disk.as_ref(), options, &bells)?;
         self.useful.add(pipelines.len());
         let opened: Vec<_> = queues.into_iter().zip(letters).collect();
         let both = pipelines.iter().zip(&opened);
@@ -181,19 +183,25 @@ impl Process {
             (name.clone(), Intake::new(name, queue, phases))
         });
         let intakes: Arc<BTreeMap<_, _>> = Arc::new(intakes.collect());
-        let running = pipelines.into_iter().zip(opened).map(|(pipeline, queue)| {
-            let resources = Resources {
-                budget: self.budget.clone(),
-                pool: self.budget.pool(shares.buffers, BUFFER_SIZE),
-                workers: self.workers,
-                in_flight_max: shares.in_flight,
-                useful: self.useful.clone(),
-                intakes: intakes.clone(),
-            };
-            let (running, stages) = Running::new(pipeline, queue, resources, options);
-            self.pool.add(running.job(), stages);
-            running
-        });
+        let opened = opened.into_iter().zip(own_pools);
+        let running = pipelines
+            .into_iter()
+            .zip(opened)
+            .map(|(pipeline, (queue, own_pool))| {
+                let pool = own_pool.clone().unwrap_or_else(|| self.pool.clone());
+                let resources = Resources {
+                    budget: self.budget.clone(),
+                    pool: self.budget.pool(shares.buffers, BUFFER_SIZE),
+                    workers: self.workers,
+                    in_flight_max: shares.in_flight,
+                    useful: self.useful.clone(),
+                    intakes: intakes.clone(),
+                    own_pool,
+                };
+                let (running, stages) = Running::new(pipeline, queue, resources, options);
+                pool.add(running.job(), stages);
+                running
+            });
         Ok(running.collect())
     }
 
@@ -411,7 +419,7 @@ impl Fleet {
     fn start(&mut self, fresh: Vec<PipelineGraph>) -> Result<(), StartError> {
         let mut pipelines = self.process.set_up(fresh)?;
         for pipeline in &mut pipelines {
-            if let Err(error) = pipeline.start_writers() {
+            if let Err(error) = pipeline.start_threads() {
                 pipelines.iter().for_each(Running::abort);
                 pipelines.into_iter().for_each(Running::call_off);
                 return Err(StartError::Threads(error));

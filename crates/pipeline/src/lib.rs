@@ -34,6 +34,7 @@ mod loops;
 mod measured;
 mod nodes;
 mod own_runtime;
+mod pool;
 mod queues;
 mod reading;
 pub mod registry;

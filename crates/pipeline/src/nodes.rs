@@ -88,6 +88,13 @@ impl PipelineGraph {
         let targets = self.outputs.iter().filter_map(OutputNode::target);
         targets.map(str::to_owned).collect()
     }
+
+    /// Whether a processor may keep a worker waiting.
+    pub fn may_wait(&self) -> bool {
+        let below = self.outputs.iter().flat_map(|output| &output.stages);
+        let mut all = self.stages.iter().chain(below);
+        all.any(|stage| stage.component.may_wait())
+    }
 }
 
 impl OutputNode {

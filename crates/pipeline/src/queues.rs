@@ -9,7 +9,7 @@ use queue::{Bell, DiskBudget, DiskOptions, Mode, Queue, QueueError, QueueSetting
 use crate::graph::{PipelineGraph, StageNode};
 use crate::start::RunOptions;
 
-/// The queues of pipelines, in order. They ring one bell for the workers. `shared` is the disk that those without a size of their own
+/// The queues of pipelines, in order. Each rings the bell of its workers. `shared` is the disk that those without a size of their own
 /// share, and the share of each.
 ///
 /// # Errors
@@ -19,9 +19,9 @@ pub fn open_queues(
     data_dir: Option<&Path>,
     shared: Option<&(Arc<DiskBudget>, u64)>,
     options: &RunOptions,
-    bell: &Arc<Bell>,
+    bells: &[Arc<Bell>],
 ) -> Result<Vec<Arc<Queue>>, QueueError> {
-    let open = |pipeline: &PipelineGraph| {
+    let open = |(pipeline, bell): (&PipelineGraph, &Arc<Bell>)| {
         let limits = pipeline.queue.limits();
         let disk = pipeline.queue.disk();
         let folder = disk.and_then(|disk| disk.folder(data_dir, &pipeline.name));
@@ -64,5 +64,5 @@ pub fn open_queues(
         };
         Queue::open(&folder, options)
     };
-    pipelines.iter().map(open).collect()
+    pipelines.iter().zip(bells).map(open).collect()
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use component::Component;
 use component::kept::{Attempt, Kept};
-use component::thread::{self, Work};
+use component::thread::Work;
 use tokio::sync::mpsc;
 
 use crate::fleet::{Fleet, Known, Process, known, open_components};
@@ -24,7 +24,6 @@ use crate::running::Running;
 use crate::start::{RunOptions, StartError};
 use crate::usage::Reading;
 use crate::view::{PipelineView, sum};
-use crate::worker::Worker;
 
 /// How many events every operator has handled so far: its pipeline, the operator, events.
 pub type Handled = Arc<dyn Fn() -> Vec<(Arc<str>, Component, u64)> + Send + Sync>;
@@ -138,9 +137,6 @@ fn start_threads(
     pipelines: &mut [Running],
     threads: &mut Vec<Work<()>>,
 ) -> io::Result<()> {
-    for index in 0..process.workers() {
-        let worker = Worker::new(process.pool(), index);
-        threads.push(thread::start("worker", move || worker.run())?);
-    }
-    pipelines.iter_mut().try_for_each(Running::start_writers)
+    process.pool().start(threads)?;
+    pipelines.iter_mut().try_for_each(Running::start_threads)
 }

@@ -19,6 +19,7 @@ use crate::graph::{InputNode, OutputNode, PipelineGraph};
 use crate::intake::Intake;
 use crate::lane::{Lane, Shared};
 use crate::own_runtime::OwnRuntime;
+use crate::pool::Pool;
 use crate::remarks::remarks;
 use crate::replay::{Opened, Replaying};
 use crate::report::{OperatorReport, PipelineReport, Problem, Role};
@@ -56,6 +57,8 @@ pub struct Resources {
     pub in_flight_max: usize,
     pub useful: Arc<Useful>,
     pub intakes: Arc<BTreeMap<String, Arc<Intake>>>,
+    /// Workers for it alone; none where those of the process look after it.
+    pub own_pool: Option<Arc<Pool>>,
 }
 
 /// A running pipeline.
@@ -72,6 +75,8 @@ pub struct Running {
     /// What looks whether dead letters are to be replayed.
     replaying: Option<Replaying>,
     writers: Vec<Work<()>>,
+    /// Workers for it alone, until they have started.
+    own_pool: Option<Arc<Pool>>,
     /// Queue, processors and outputs, as workers see them.
     job: Arc<Job>,
     phases: Phases,
@@ -164,14 +169,13 @@ impl Running {
             unclaimed: AtomicU64::new(0),
             at_end: AtEnd::default(),
         });
+        let reads = !options.replays;
         let running = Self {
             name,
             tells_of_files: options.ledger,
             fed: graph.fed,
             waiting: Waiting {
-                inputs: (graph.inputs.into_iter())
-                    .filter(|_| !options.replays)
-                    .collect(),
+                inputs: graph.inputs.into_iter().filter(|_| reads).collect(),
                 written: graph.written,
                 pool: resources.pool,
                 options: options.clone(),
@@ -180,6 +184,7 @@ impl Running {
             senders: Arc::default(),
             replaying: None,
             writers: Vec::new(),
+            own_pool: resources.own_pool,
             job: Job::new(parts),
             phases,
             showing: None,
@@ -187,11 +192,16 @@ impl Running {
         (running, per_worker)
     }
 
-    /// Starts the threads of outputs.
+    /// Starts the threads of outputs, and of its own workers.
     ///
     /// # Errors
     /// The system refuses one; those before it wait for work.
-    pub fn start_writers(&mut self) -> io::Result<()> {
+    pub fn start_threads(&mut self) -> io::Result<()> {
+        if let Some(pool) = self.own_pool.take() {
+            // Its workers end with the pipeline; one that is stuck in a processor is not waited for.
+            pool.close();
+            pool.start(&mut Vec::new())?;
+        }
         for lane in &self.job.parts.lanes {
             let (lane, parts) = (lane.clone(), self.job.parts.clone());
             // Of its own, so that a request passes through no other thread on its way to the network and back.

@@ -1,13 +1,16 @@
 //! What the system gives the process, or does not: threads, standard input, standard output, and name servers.
 
-use std::fs::File;
+use std::fs::{self, File};
+use std::io::Write;
 use std::process::{Command, Stdio};
+use std::sync::mpsc::channel;
+use std::time::Duration;
 
 use testkit::name_server::{NameRecord, NameReply, NameServer};
 
 use crate::program::{Ended, Folder, command, ended, gzip, millpond};
 use crate::queue_outlet::Outlet;
-use crate::running::{append, numbered};
+use crate::running::{append, eventually, numbered};
 use crate::unprivileged::Unprivileged;
 
 /// Runs a one-line pipeline in a shell, which redirects as told.
@@ -92,7 +95,7 @@ fn until_it_runs(user: &Unprivileged, mut run: impl FnMut(Command) -> Ended) -> 
 fn a_refused_thread_is_told_and_nothing_is_lost() {
     let folder = Folder::new();
     let user = Unprivileged::new(&folder);
-    std::fs::create_dir(folder.path("logs")).expect("a writable folder");
+    fs::create_dir(folder.path("logs")).expect("a writable folder");
     let lines = numbered("app", 0..2000);
     append(&folder.path("logs/app"), &lines);
     folder.write("logs/more.gz", gzip(numbered("more", 0..2000).as_bytes()));
@@ -196,4 +199,47 @@ fn a_run_ends_though_no_name_server_answers() {
         .filter(|line| line.ends_with(r#""tags":["_dns_timeout"]}"#));
     assert_eq!(tagged.count(), 20_000);
     assert!(err.contains("timeouts 20,000"), "{err}");
+}
+
+#[test]
+fn no_other_pipeline_waits_for_name_servers() {
+    let folder = Folder::new();
+    let (asks, asked) = channel();
+    let (goes_on, may_answer) = channel::<()>();
+    let server = NameServer::start(move |_| {
+        let _ = asks.send(());
+        // Closed when the events of the other pipeline have gone through.
+        let _ = may_answer.recv_timeout(Duration::from_secs(20));
+        NameReply::Records(300, vec![NameRecord::Name("x.example")])
+    });
+    let (log, named, copied) = (
+        addresses(&folder),
+        folder.path("named"),
+        folder.path("copied"),
+    );
+    let config = format!(
+        "workers: 1
+pipelines:
+  names: {{ input: file {log}, processors: [dns a b servers={} timeout=5s], output: file {named} }}
+  copies: {{ input: stdin, output: file {copied} }}
+",
+        server.address()
+    );
+    let config = folder.write("two.yaml", config);
+    let mut command = command(&["run", "--quiet", &config]);
+    let mut millpond = command.stdin(Stdio::piped()).spawn().expect("it runs");
+    asked.recv().expect("the server is asked");
+    let mut stdin = millpond.stdin.take().expect("a pipe");
+    stdin.write_all(b"a line\n").expect("it reads");
+    drop(stdin);
+    eventually("the line is copied", || {
+        fs::read(&copied).is_ok_and(|text| text.ends_with(b"\n"))
+    });
+    drop(goes_on);
+    eventually("all are named", || {
+        let named = fs::read_to_string(&named).unwrap_or_default();
+        named.matches(r#""b":"x.example"}"#).count() == 20_000
+    });
+    millpond.kill().expect("it runs");
+    millpond.wait().expect("it ends");
 }

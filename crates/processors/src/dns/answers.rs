@@ -111,6 +111,11 @@ impl Answers {
         }
     }
 
+    /// Whether a batch may wait at all.
+    pub fn may_wait(&self) -> bool {
+        !self.times.timeout.is_zero()
+    }
+
     /// The answers to different questions, in their order. Those that nobody knows yet go to `asker`.
     pub fn look_up(&self, questions: &[Question], asker: &Sender<Question>) -> Vec<Reply> {
         let mut state = self.state.lock();

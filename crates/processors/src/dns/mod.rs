@@ -99,7 +99,7 @@ object.
 `timeout` from when it was first asked, by any worker, so one that nobody answers does not delay later batches again. An answer that comes later is in the cache for later events. With `timeout=0s` no event ever waits: those with a new value get
 `_dns_timeout`. Up to 16,384 questions are open at a time; beyond that, values that are not in the cache are not asked, and get `_dns_timeout` at once.
 
-**Other pipelines wait too**: the workers of all pipelines are the same threads, and a batch that waits keeps its worker. If servers do not answer, other pipelines may wait as long as `timeout`, for three batches at most until the silence is noticed. Where that must not happen, use `timeout=0s`.
+**Other pipelines do not wait**: a pipeline with this processor has worker threads of its own, as many as `workers` says for those that the other pipelines share. Only with `timeout=0s` it shares them too.
 
 **Questions at once.** 256 questions are with servers at the same time, first those that a batch still waits for. If another one needs a place, the oldest one gives its place up when it has had no answer for 400 ms: it goes on in one of 128 places for slow
 questions, or is asked anew when one of these is free. Up to 1,024 questions wait for that; beyond, they count as not answered. So addresses that no server answers hardly delay the others, however many there are.
@@ -256,6 +256,10 @@ impl Processor for Dns {
         batch.add_tag(&late, &self.timeout_tag);
         batch.add_tag(&failed, &self.failure_tag);
         failures
+    }
+
+    fn may_wait(&self) -> bool {
+        self.shared.answers.may_wait()
     }
 
     fn reads(&self) -> Vec<Arc<FieldRead>> {
