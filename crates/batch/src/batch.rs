@@ -168,6 +168,27 @@ impl Batch {
         column
     }
 
+    /// The columns of several fields. Those that were not read before are read in one pass over the documents.
+    pub fn columns<'p>(&self, paths: impl IntoIterator<Item = &'p FieldPath>) -> Vec<Arc<Column>> {
+        let paths: Vec<&FieldPath> = paths.into_iter().collect();
+        let mut cache = self.cache.lock();
+        let mut new: Vec<&FieldPath> = Vec::new();
+        for &path in &paths {
+            let is_known = new.contains(&path) || cache.iter().any(|(known, _)| known == path);
+            if !is_known && self.system_column(path.keys()).is_none() {
+                new.push(path);
+            }
+        }
+        if new.len() > 1 {
+            let keys: Vec<&[Box<str>]> = new.iter().map(|path| path.keys()).collect();
+            let columns = read::extract_all(&self.root, &keys, &self.alive, self.dotted);
+            let new = new.into_iter().cloned();
+            cache.extend(new.zip(columns));
+        }
+        drop(cache);
+        paths.into_iter().map(|path| self.column(path)).collect()
+    }
+
     /// Whether events are documents; otherwise they have no fields but those that were written.
     pub fn has_documents(&self) -> bool {
         self.root.own.is_some()

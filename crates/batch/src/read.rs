@@ -10,47 +10,109 @@ use bytes::Bytes;
 use crate::cell::{Cell, Span};
 use crate::column::Column;
 use crate::format::Json;
+use crate::json::SharedNesting;
 use crate::render::render;
 use crate::tree::Node;
-use crate::walk::{
-    DOTTED_KEYS_MAX, DocumentPath, PathValue, chain, dotted_spellings, inside, walk,
-};
+use crate::walk::{DOTTED_KEYS_MAX, DocumentPath, PathValue, chain, dotted_spellings, walk};
 use crate::{Bitmap, json, msgpack};
 
 /// Reads the field at `keys` for the rows in `rows`; the others are absent.
 pub(crate) fn extract(root: &Node, keys: &[Box<str>], rows: &Bitmap, dotted: bool) -> Arc<Column> {
-    let nodes = chain(root, keys);
-    if let Some(own) = plain_column(&nodes, keys, rows) {
-        return own;
+    match Reading::begin(root, keys, rows, dotted) {
+        Begun::Done(column) => column,
+        Begun::Open(mut reading) => {
+            for row in rows.iter() {
+                reading.read(row, None);
+            }
+            reading.finish()
+        }
     }
-    let is_nowhere = nodes.len() <= keys.len() && nodes.iter().all(|node| node.own.is_none());
-    if is_nowhere && !dotted {
-        return Arc::new(Column::constant(Cell::Missing, rows.len()));
-    }
-    let mut spellings = vec![(keys.to_vec(), nodes)];
-    if dotted && keys.len() > 1 && keys.len() <= DOTTED_KEYS_MAX {
-        spellings.extend(dotted_spellings(keys).into_iter().skip(1).map(|keys| {
-            let nodes = chain(root, &keys);
-            (keys, nodes)
-        }));
-    }
-    let mut column = Assembler::new(rows.len());
-    let is_in_documents = |nodes: &Vec<&Node>| nodes.len() == 1 && !keys.is_empty();
-    if let Some(documents) = &root.own
-        && spellings.iter().all(|(_, nodes)| is_in_documents(nodes))
-    {
-        let paths = spellings.iter().map(|(keys, _)| DocumentPath::new(keys));
-        column.put_documents(documents, &paths.collect::<Vec<_>>(), rows);
-        return Arc::new(column.finish());
-    }
+}
+
+/// Reads several fields, in one pass over the documents.
+pub(crate) fn extract_all(
+    root: &Node,
+    paths: &[&[Box<str>]],
+    rows: &Bitmap,
+    dotted: bool,
+) -> Vec<Arc<Column>> {
+    let begin = |keys: &&'_ [Box<str>]| Reading::begin(root, keys, rows, dotted);
+    let mut begun: Vec<Begun<'_>> = paths.iter().map(begin).collect();
+    let mut shared = SharedNesting::default();
     for row in rows.iter() {
-        for (keys, nodes) in &spellings {
-            if column.put(row, walk(nodes, keys, row), nodes.get(keys.len()).copied()) {
+        shared.restart();
+        for reading in &mut begun {
+            if let Begun::Open(reading) = reading {
+                reading.read(row, Some(&mut shared));
+            }
+        }
+    }
+    let finish = |begun| match begun {
+        Begun::Done(column) => column,
+        Begun::Open(reading) => reading.finish(),
+    };
+    begun.into_iter().map(finish).collect()
+}
+
+/// A field that is being read.
+enum Begun<'a> {
+    /// It was found without a look at documents.
+    Done(Arc<Column>),
+    Open(Box<Reading<'a>>),
+}
+
+/// One that is looked for in every row.
+struct Reading<'a> {
+    documents: Option<&'a Column>,
+    /// Each way to write its path, with the edits along it.
+    spellings: Vec<(DocumentPath, Vec<&'a Node>)>,
+    column: Assembler<'a>,
+}
+
+impl<'a> Reading<'a> {
+    fn begin(root: &'a Node, keys: &[Box<str>], rows: &Bitmap, dotted: bool) -> Begun<'a> {
+        let nodes = chain(root, keys);
+        if let Some(own) = plain_column(&nodes, keys, rows) {
+            return Begun::Done(own);
+        }
+        let is_nowhere = nodes.len() <= keys.len() && nodes.iter().all(|node| node.own.is_none());
+        if is_nowhere && !dotted {
+            return Begun::Done(Arc::new(Column::constant(Cell::Missing, rows.len())));
+        }
+        let mut spellings = vec![(DocumentPath::new(keys.to_vec()), nodes)];
+        if dotted && keys.len() > 1 && keys.len() <= DOTTED_KEYS_MAX {
+            spellings.extend(dotted_spellings(keys).into_iter().skip(1).map(|keys| {
+                let nodes = chain(root, &keys);
+                (DocumentPath::new(keys), nodes)
+            }));
+        }
+        Begun::Open(Box::new(Self {
+            documents: root.own.as_deref(),
+            spellings,
+            column: Assembler::new(rows.len()),
+        }))
+    }
+
+    /// Reads a row; the first spelling that leads somewhere counts.
+    #[inline]
+    fn read(&mut self, row: usize, mut shared: Option<&mut SharedNesting>) {
+        for (path, nodes) in &self.spellings {
+            let found = match self.documents {
+                Some(documents) if !path.is_written_over(nodes, row) => {
+                    path.find(documents, row, shared.as_deref_mut())
+                }
+                _ => walk(nodes, path.keys(), row),
+            };
+            let node = nodes.get(path.keys().len()).copied();
+            if self.column.put(row, found, node) {
                 break;
             }
         }
     }
-    Arc::new(column.finish())
+
+    fn finish(self) -> Arc<Column> {
+        Arc::new(self.column.finish())
+    }
 }
 
 /// The column that was written at exactly this path, if nothing lies below it, and nothing above it shows through.
@@ -112,29 +174,6 @@ impl<'a> Assembler<'a> {
             PathValue::MsgPack(column, span) => self.msgpack_cell(column, span),
         };
         true
-    }
-
-    /// Sets rows from documents over which nothing was written on any of these paths; the first that leads somewhere counts.
-    fn put_documents(&mut self, documents: &'a Column, paths: &[DocumentPath<'_>], rows: &Bitmap) {
-        for row in rows.iter() {
-            self.cells[row] = match documents.cell(row) {
-                Cell::Json(span) => {
-                    let text = documents.bytes(span);
-                    match paths.iter().find_map(|path| path.find_json(text)) {
-                        Some(at) => self.json_cell(documents, inside(span, at)),
-                        None => Cell::Missing,
-                    }
-                }
-                Cell::MsgPack(span) => {
-                    let bytes = documents.bytes(span);
-                    match paths.iter().find_map(|path| path.find_msgpack(bytes)) {
-                        Some(at) => self.msgpack_cell(documents, inside(span, at)),
-                        None => Cell::Missing,
-                    }
-                }
-                _ => Cell::Missing,
-            };
-        }
     }
 
     fn own_since(&self, start: usize) -> Span {

@@ -7,6 +7,7 @@ use std::ops::Range;
 
 use crate::cell::{Cell, Span, Value};
 use crate::column::Column;
+use crate::json::SharedNesting;
 use crate::tree::Node;
 use crate::{json, msgpack};
 
@@ -84,34 +85,78 @@ fn spelled(key: &str) -> Cow<'_, [u8]> {
 }
 
 /// A path through documents, where nothing was written over them.
-pub(crate) struct DocumentPath<'k> {
-    keys: &'k [Box<str>],
+pub(crate) struct DocumentPath {
+    keys: Vec<Box<str>>,
     /// The keys as they stand in JSON.
-    spelled: Vec<Cow<'k, [u8]>>,
+    spelled: Vec<Vec<u8>>,
 }
 
-impl<'k> DocumentPath<'k> {
-    pub fn new(keys: &'k [Box<str>]) -> Self {
-        let spelled = keys.iter().map(|key| spelled(key)).collect();
+impl DocumentPath {
+    pub fn new(keys: Vec<Box<str>>) -> Self {
+        let spelled = keys.iter().map(|key| spelled(key).into_owned()).collect();
         Self { keys, spelled }
+    }
+
+    pub fn keys(&self) -> &[Box<str>] {
+        &self.keys
+    }
+
+    /// Whether more than the document counts on the way of a row; `nodes` are the edits along the path.
+    pub fn is_written_over(&self, nodes: &[&Node], row: usize) -> bool {
+        self.keys.is_empty() || nodes[1..].iter().any(|node| node.cell(row) != Cell::Keep)
+    }
+
+    /// The value in a row's document. `shared` is for other paths through the same document.
+    #[inline]
+    pub fn find<'a>(
+        &self,
+        documents: &'a Column,
+        row: usize,
+        shared: Option<&mut SharedNesting>,
+    ) -> PathValue<'a> {
+        match documents.cell(row) {
+            Cell::Json(span) => {
+                let at = self.find_json(documents.bytes(span), shared);
+                at.map_or(PathValue::Nothing, |at| {
+                    PathValue::Json(documents, inside(span, at))
+                })
+            }
+            Cell::MsgPack(span) => {
+                let at = self.find_msgpack(documents.bytes(span));
+                at.map_or(PathValue::Nothing, |at| {
+                    PathValue::MsgPack(documents, inside(span, at))
+                })
+            }
+            _ => PathValue::Nothing,
+        }
     }
 
     /// Where the value lies in a JSON document.
     #[inline]
-    pub fn find_json(&self, document: &[u8]) -> Option<Range<usize>> {
+    fn find_json(
+        &self,
+        document: &[u8],
+        mut shared: Option<&mut SharedNesting>,
+    ) -> Option<Range<usize>> {
         let mut at = 0..document.len();
         for key in &self.spelled {
             let value = &document[at.clone()];
-            let below = (value.first() == Some(&b'{')).then(|| json::find(value, key))??;
+            if value.first() != Some(&b'{') {
+                return None;
+            }
+            let below = match shared.take() {
+                Some(shared) => shared.find(value, key),
+                None => json::find(value, key),
+            }?;
             at = at.start + below.start..at.start + below.end;
         }
         Some(at)
     }
 
     /// Where the value lies in a MessagePack document.
-    pub fn find_msgpack(&self, document: &[u8]) -> Option<Range<usize>> {
+    fn find_msgpack(&self, document: &[u8]) -> Option<Range<usize>> {
         let mut at = 0..document.len();
-        for key in self.keys {
+        for key in &self.keys {
             let value = &document[at.clone()];
             let is_object = Value::MsgPack(value).is_object();
             let below = is_object.then(|| msgpack::find(value, key.as_bytes()))??;

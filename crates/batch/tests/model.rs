@@ -60,7 +60,7 @@ enum Op {
     Set(FieldPath, Vec<Option<Json>>),
     Remove(FieldPath, Vec<bool>),
     Merge(Option<FieldPath>, Vec<Option<Json>>),
-    Read(FieldPath),
+    Read(Vec<FieldPath>),
     Keep(Vec<FieldPath>, Vec<bool>),
     Shorten(usize, Vec<bool>),
     ShortenFields(Vec<FieldPath>, usize, Vec<bool>),
@@ -77,7 +77,7 @@ fn op() -> impl Strategy<Value = Op> {
             .prop_map(|(path, rows)| Op::Remove(path, rows)),
         (prop::option::of(path()), per_row(document().boxed()))
             .prop_map(|(path, values)| Op::Merge(path, values)),
-        path().prop_map(Op::Read),
+        prop::collection::vec(path(), 1..4).prop_map(Op::Read),
         (
             prop::collection::vec(path(), 0..4),
             prop::collection::vec(any::<bool>(), ROWS)
@@ -386,20 +386,26 @@ fn apply(batch: &mut Batch, models: &mut [Json], op: &Op) {
             };
             agree(&done, model, op);
         }
-        Op::Read(path) => {
-            let column = batch.column(path);
-            for (row, model) in models.iter().enumerate() {
-                let mut text = Vec::new();
-                column.value(row).write_json(&mut text);
-                let got = (!column.value(row).is_missing())
-                    .then(|| serde_json::from_slice::<Json>(&text).expect("JSON"));
-                assert_eq!(
-                    got.as_ref().map(sorted),
-                    read(model, path).as_ref().map(sorted),
-                    "{path} of row {row}"
-                );
+        Op::Read(paths) => {
+            for (path, column) in paths.iter().zip(batch.columns(paths)) {
+                agree_on(path, &column, models);
             }
         }
+    }
+}
+
+/// A field is read as it is in the models.
+fn agree_on(path: &FieldPath, column: &batch::Column, models: &[Json]) {
+    for (row, model) in models.iter().enumerate() {
+        let mut text = Vec::new();
+        column.value(row).write_json(&mut text);
+        let got = (!column.value(row).is_missing())
+            .then(|| serde_json::from_slice::<Json>(&text).expect("JSON"));
+        assert_eq!(
+            got.as_ref().map(sorted),
+            read(model, path).as_ref().map(sorted),
+            "{path} of row {row}"
+        );
     }
 }
 

@@ -3,7 +3,7 @@
 //! The calendar is the proleptic Gregorian one. A count of nanoseconds in 64 bits reaches from 1677-09-21 to 2262-04-11, so
 //! that years always have four digits.
 
-use crate::civil::date_of;
+use crate::civil::{date_of, days_from_civil, days_in_month};
 use crate::{DAY, NANOS_PER_SECOND};
 
 /// Two decimal digits for each number below a hundred, with room up to a power of two, so that a mask replaces the
@@ -82,6 +82,69 @@ fn triple(text: &mut [u8; 30], at: usize, number: u32) {
     pair(text, at + 1, number % 100);
 }
 
+/// Reads a time as [`write_rfc3339`] writes it, in nanoseconds since 1970: `T` and `Z` are upper-case, and there are no digits after the point or
+/// up to nine. None for every other form, and outside the years 1678 to 2261; most other times are times to a slower reader.
+#[inline]
+pub fn read_utc(text: &[u8]) -> Option<i64> {
+    let (date_and_time, rest) = text.split_first_chunk::<19>()?;
+    let rest = rest.strip_suffix(b"Z")?;
+    for (at, byte) in [(4, b'-'), (7, b'-'), (10, b'T'), (13, b':'), (16, b':')] {
+        if date_and_time[at] != byte {
+            return None;
+        }
+    }
+    let number = |at: usize| two_digits(date_and_time, at);
+    let year = i64::from(number(0)? * 100 + number(2)?);
+    let (month, day) = (number(5)?, number(8)?);
+    let (hour, minute, second) = (number(11)?, number(14)?, number(17)?);
+    let is_date = (1678..2262).contains(&year)
+        && (1..=12).contains(&month)
+        && (1..=days_in_month(year, month)).contains(&day);
+    if !is_date || hour > 23 || minute > 59 || second > 59 {
+        return None;
+    }
+    let seconds =
+        days_from_civil(year, month, day) * DAY + i64::from(hour * 3600 + minute * 60 + second);
+    Some(seconds * NANOS_PER_SECOND + nanos_of(rest)?)
+}
+
+/// The nanoseconds that a point and up to nine digits stand for; zero for nothing.
+#[inline]
+fn nanos_of(fraction: &[u8]) -> Option<i64> {
+    let digits = match fraction {
+        [] => return Some(0),
+        [b'.', digits @ ..] if (1..=9).contains(&digits.len()) => digits,
+        _ => return None,
+    };
+    let mut nanos = 0;
+    for digit in digits {
+        let digit = digit.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        nanos = nanos * 10 + i64::from(digit);
+    }
+    Some(nanos * TENS[9 - digits.len()])
+}
+
+const TENS: [i64; 9] = [
+    1,
+    10,
+    100,
+    1_000,
+    10_000,
+    100_000,
+    1_000_000,
+    10_000_000,
+    100_000_000,
+];
+
+#[inline(always)]
+fn two_digits(text: &[u8; 19], at: usize) -> Option<u32> {
+    let [tens, ones] = [text[at], text[at + 1]].map(|digit| u32::from(digit.wrapping_sub(b'0')));
+    (tens < 10 && ones < 10).then_some(tens * 10 + ones)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -91,6 +154,56 @@ mod tests {
         let mut out = Vec::new();
         write_rfc3339(&mut out, nanos);
         String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn other_texts_are_no_times_in_utc() {
+        for text in [
+            "",
+            "Z",
+            "2024-02-29",
+            "2024-02-29T12:34:56",
+            "2024-02-29t12:34:56Z",
+            "2024-02-29T12:34:56z",
+            "2024-02-29 12:34:56Z",
+            "2024-02-29T12:34:56.Z",
+            "2024-02-29T12:34:56,5Z",
+            "2024-02-29T12:34:56.1234567891Z",
+            "2024-02-29T12:34:56.12a4Z",
+            "2024-02-29T12:34:56+00:00",
+            "2023-02-29T12:34:56Z",
+            "2024-00-01T12:34:56Z",
+            "2024-13-01T12:34:56Z",
+            "2024-04-31T12:34:56Z",
+            "2024-04-00T12:34:56Z",
+            "2024-02-29T24:00:00Z",
+            "2024-02-29T12:60:00Z",
+            "2024-02-29T12:34:60Z",
+            "2024-02-29T12:3/:56Z",
+            "2024-02-29T12:3::56Z",
+            "1677-12-31T00:00:00Z",
+            "2262-01-01T00:00:00Z",
+        ] {
+            assert_eq!(read_utc(text.as_bytes()), None, "{text}");
+        }
+        assert_eq!(
+            read_utc(b"2024-02-29T12:34:56.5Z"),
+            Some(1_709_210_096_500_000_000)
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(
+            nanos in -9_214_560_000_000_000_000i64..9_214_646_400_000_000_000,
+            unit in prop::sample::select(vec![1, 1_000, 1_000_000, NANOS_PER_SECOND]),
+        ) {
+            let nanos = nanos / unit * unit;
+            let text = text(nanos);
+            prop_assert_eq!(read_utc(text.as_bytes()), Some(nanos), "{}", text);
+            let parsed: jiff::Timestamp = text.parse().expect("it is a time");
+            prop_assert_eq!(parsed.as_nanosecond(), i128::from(nanos));
+        }
     }
 
     #[test]

@@ -20,6 +20,9 @@ pub(crate) fn parse_time(text: &[u8]) -> Option<i64> {
     ) {
         return None;
     }
+    if let Some(nanos) = datetime::rfc3339::read_utc(text) {
+        return Some(nanos);
+    }
     let time: Timestamp = std::str::from_utf8(text).ok()?.parse().ok()?;
     i64::try_from(time.as_nanosecond()).ok()
 }

@@ -249,11 +249,7 @@ impl Fingerprint {
 
 impl Processor for Fingerprint {
     fn process(&mut self, batch: &mut Batch, rows: &Bitmap) -> Failures {
-        let columns: Vec<_> = self
-            .fields
-            .iter()
-            .map(|field| batch.column(&field.path))
-            .collect();
+        let columns = batch.columns(self.fields.iter().map(|field| &field.path));
         let mut written = ColumnBuilder::new(batch.len());
         let (mut text, mut hash) = (Vec::new(), Vec::new());
         for row in rows.iter() {

@@ -333,8 +333,9 @@ struct MetricProcessor {
 impl Processor for MetricProcessor {
     fn process(&mut self, batch: &mut Batch, rows: &Bitmap) -> Failures {
         self.groups.clear();
-        let by: Vec<Arc<Column>> = self.by.iter().map(|path| batch.column(path)).collect();
-        let values = self.value.as_ref().map(|path| batch.column(path));
+        let columns = batch.columns(self.by.iter().chain(&self.value));
+        let (by, values) = columns.split_at(self.by.len());
+        let values = values.first();
         let is_gauge = self.groups.is_gauge;
         let times = is_gauge.then(|| EventTimes::in_field(batch, &self.time));
         for row in rows.iter() {

@@ -153,6 +153,14 @@ pub(crate) struct Carry {
     escaped: u64,
 }
 
+impl Carry {
+    /// Whether the last block ended inside a string.
+    #[inline(always)]
+    pub(crate) fn is_in_string(&self) -> bool {
+        self.in_string != 0
+    }
+}
+
 impl Block {
     /// How many bytes a block holds.
     pub(crate) const WIDTH: usize = 64;

@@ -229,8 +229,23 @@ pub fn is_empty(container: &[u8]) -> bool {
 /// The key's bytes are searched for first, in quotes, wherever they stand; only a hit makes it worthwhile to count
 /// brackets up to there. So a key that does not occur costs little more than a search for a byte.
 pub fn find(object: &[u8], key: &[u8]) -> Option<Range<usize>> {
-    let last = key.last().copied().unwrap_or(b'"');
     let mut nesting = None;
+    find_by(object, key, |at| match at {
+        _ if object.len() - at < at.min(REST_MAX) => is_last_member_key(object, at),
+        _ => nesting
+            .get_or_insert_with(|| Nesting::new(object))
+            .is_member_key(at),
+    })
+}
+
+/// The same; `is_member_key` says whether a string opens at a place that belongs to the object itself. It is asked for ascending places.
+#[inline(always)]
+fn find_by(
+    object: &[u8],
+    key: &[u8],
+    mut is_member_key: impl FnMut(usize) -> bool,
+) -> Option<Range<usize>> {
+    let last = key.last().copied().unwrap_or(b'"');
     // The same places of the text, of the text from a key's last byte on, and of the text from its closing quote on.
     let (parts, _) = object.as_chunks::<WIDTH>();
     let (parts_last, _) = object.get(key.len()..)?.as_chunks::<WIDTH>();
@@ -240,7 +255,7 @@ pub fn find(object: &[u8], key: &[u8]) -> Option<Range<usize>> {
     for ((part, part_last), part_behind) in parts.iter().zip(parts_last).zip(parts_behind) {
         let hits = Lanes::new(*part).quoted(Lanes::new(*part_last), Lanes::new(*part_behind), last);
         if hits != 0
-            && let Some(value) = first_member(object, key, pos, hits, &mut nesting)
+            && let Some(value) = first_member(object, key, pos, hits, &mut is_member_key)
         {
             return Some(value);
         }
@@ -254,16 +269,16 @@ pub fn find(object: &[u8], key: &[u8]) -> Option<Range<usize>> {
         last,
     );
     let hits = hits >> (pos - start) << (pos - start);
-    first_member(object, key, start, hits, &mut nesting)
+    first_member(object, key, start, hits, &mut is_member_key)
 }
 
 /// The value of the first among the `hits` from `pos` on that is the object's own member with that key.
-fn first_member<'t>(
-    object: &'t [u8],
+fn first_member(
+    object: &[u8],
     key: &[u8],
     pos: usize,
     mut hits: u32,
-    nesting: &mut Option<Nesting<'t>>,
+    is_member_key: &mut impl FnMut(usize) -> bool,
 ) -> Option<Range<usize>> {
     while hits != 0 {
         let at = pos + hits.trailing_zeros() as usize;
@@ -271,9 +286,7 @@ fn first_member<'t>(
         let mut is_key = || match at {
             // What stands right behind the bracket is the first member.
             1 if object[0] == b'{' => true,
-            _ => nesting
-                .get_or_insert_with(|| Nesting::new(object))
-                .is_member_key(at),
+            _ => is_member_key(at),
         };
         if object.get(at + 1..end) == Some(key) && is_key() {
             let colon = skip_whitespace(object, end + 1);
@@ -286,6 +299,24 @@ fn first_member<'t>(
         hits &= hits - 1;
     }
     None
+}
+
+/// How much of a text is read behind a place, instead of all before it, to learn how deep that is nested.
+const REST_MAX: usize = 4 * Block::WIDTH;
+
+/// What [`Nesting::is_member_key`] says, by what stands from `at` on: it closes one bracket more than it opens. If there were no string that opens
+/// at `at`, strings would be taken for what lies between them, and the text would end inside one.
+#[inline]
+fn is_last_member_key(text: &[u8], at: usize) -> bool {
+    if at == 0 || text[at - 1] == b'\\' {
+        return false;
+    }
+    let mut carry = Carry::default();
+    let mut depth = 0;
+    for pos in (at..text.len()).step_by(Block::WIDTH) {
+        depth += balance(&Block::load(text, pos, &mut carry), u64::MAX);
+    }
+    depth == -1 && !carry.is_in_string()
 }
 
 /// How deep the positions of a text are nested, for ascending positions.
@@ -324,6 +355,43 @@ impl<'a> Nesting<'a> {
     }
 }
 
+/// How deep the positions of a text are nested, for several searches: what one has looked at, the next ones know.
+#[derive(Default)]
+pub(crate) struct SharedNesting {
+    /// The blocks from the beginning on, and how many brackets are open before each.
+    blocks: Vec<(Block, i64)>,
+    carry: Carry,
+    /// How many are open behind the last one.
+    depth: i64,
+}
+
+impl SharedNesting {
+    /// Another text comes.
+    pub fn restart(&mut self) {
+        self.blocks.clear();
+        self.carry = Carry::default();
+        self.depth = 0;
+    }
+
+    /// As [`find`], in the text that was looked at since the restart.
+    pub fn find(&mut self, object: &[u8], key: &[u8]) -> Option<Range<usize>> {
+        find_by(object, key, |at| self.is_member_key(object, at))
+    }
+
+    #[inline]
+    fn is_member_key(&mut self, text: &[u8], at: usize) -> bool {
+        while at / Block::WIDTH >= self.blocks.len() {
+            let pos = self.blocks.len() * Block::WIDTH;
+            let block = Block::load(text, pos, &mut self.carry);
+            self.blocks.push((block, self.depth));
+            self.depth += balance(&block, u64::MAX);
+        }
+        let (block, depth) = &self.blocks[at / Block::WIDTH];
+        let bit = 1u64 << (at % Block::WIDTH);
+        block.opening_quotes & bit != 0 && depth + balance(block, bit - 1) == 1
+    }
+}
+
 #[inline(always)]
 fn balance(block: &Block, below: u64) -> i64 {
     // Most blocks have none, and without an instruction of its own, counting takes as long as all the rest.
@@ -336,6 +404,7 @@ fn balance(block: &Block, below: u64) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn members_are_found_wherever_they_stand() {
@@ -367,6 +436,40 @@ mod tests {
             r#""key""#,
         ] {
             assert_eq!(find(object.as_bytes(), b"key"), None, "{object}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn late_members_are_told_from_what_looks_like_them(
+            values in prop::collection::vec("[k\"\\\\,:{}\\[\\]]{0,40}", 0..12),
+            nested in prop::collection::vec(any::<bool>(), 12),
+            last in prop::option::of("[k\"]{0,80}"),
+        ) {
+            let mut object = serde_json::Map::new();
+            for (index, value) in values.iter().enumerate() {
+                let value = match nested[index] {
+                    true => serde_json::json!([{ "k": value }, value]),
+                    false => serde_json::json!(value),
+                };
+                object.insert(format!("{value}{index}"), value);
+            }
+            if let Some(last) = &last {
+                object.insert("k".to_owned(), last.as_str().into());
+            }
+            object.insert("z".to_owned(), serde_json::json!({ "k": values }));
+            let text = serde_json::to_string(&object).expect("it writes");
+            let expected = members(text.as_bytes()).find(|member| member.key == b"k");
+            let found = find(text.as_bytes(), b"k");
+            prop_assert_eq!(found, expected.map(|member| member.value), "{}", text);
+            prop_assert_eq!(last.is_some(), find(text.as_bytes(), b"k").is_some());
+            let mut shared = SharedNesting::default();
+            for key in object.keys().rev().chain(["k".to_owned()].iter()) {
+                let mut key_text = Vec::new();
+                crate::json::write_string_body(&mut key_text, key.as_bytes());
+                let found = shared.find(text.as_bytes(), &key_text);
+                prop_assert_eq!(found, find(text.as_bytes(), &key_text), "{} in {}", key, text);
+            }
         }
     }
 

@@ -172,8 +172,9 @@ impl Processor for Dedupe {
         self.keys.clear();
         match &self.fields {
             Some(fields) => {
-                let columns = fields.iter().map(|path| batch.column(path));
-                self.take_values(&columns.collect::<Vec<_>>(), rows);
+                let columns = batch.columns(fields.iter().chain(&self.time));
+                let compared = fields.len();
+                self.take_values(&columns[..compared], rows);
             }
             None => self.take_events(batch, rows),
         }

@@ -175,7 +175,7 @@ struct Lookup {
 impl Processor for Lookup {
     fn process(&mut self, batch: &mut Batch, rows: &Bitmap) -> Failures {
         let table = self.source.table();
-        let fields: Vec<_> = self.fields.iter().map(|path| batch.column(path)).collect();
+        let fields = batch.columns(&self.fields);
         table.look_up(&fields, rows, &mut self.found);
         self.hits += self.found.hits.len() as u64;
         self.misses += self.found.misses.len() as u64;

@@ -237,11 +237,9 @@ struct Reduce {
 
 impl Processor for Reduce {
     fn process(&mut self, batch: &mut Batch, rows: &Bitmap) -> Failures {
-        let columns = |paths: &mut dyn Iterator<Item = &FieldPath>| -> Vec<Arc<Column>> {
-            paths.map(|path| batch.column(path)).collect()
-        };
-        let keys = columns(&mut self.by.iter());
-        let values = columns(&mut self.kept.iter().map(|kept| &kept.path));
+        let kept = self.kept.iter().map(|kept| &kept.path);
+        let columns = batch.columns(self.by.iter().chain(kept));
+        let (keys, values) = columns.split_at(self.by.len());
         let starts = self.filter("start", batch, rows);
         let ends = self.filter("end", batch, rows);
         let times = EventTimes::in_field(batch, &self.time);

@@ -225,15 +225,14 @@ pub(crate) struct Summarize {
 
 impl Processor for Summarize {
     fn process(&mut self, batch: &mut Batch, rows: &Bitmap) -> Failures {
-        let columns = |paths: &[FieldPath]| -> Vec<Arc<Column>> {
-            paths.iter().map(|path| batch.column(path)).collect()
-        };
-        let (keys, fields) = (columns(&self.by), columns(&self.plan.fields));
+        let paths = self.by.iter().chain(&self.plan.fields);
+        let columns = batch.columns(paths.chain([&self.time]));
+        let (keys, fields) = columns.split_at(self.by.len());
         let times = EventTimes::in_field(batch, &self.time);
         let received = batch.received();
         for row in rows.iter() {
             let time = times.nanos(row);
-            write_values(&keys, row, &mut self.key);
+            write_values(keys, row, &mut self.key);
             let first = || batch.origin().hash(row);
             let found = self.windows.works(&self.plan, time, &self.key, first);
             let Some((works, is_other)) = found else {

@@ -256,8 +256,9 @@ impl Processor for Throttle {
         self.keys.clear();
         match &self.fields {
             Some(fields) => {
-                let columns = fields.iter().map(|path| batch.column(path));
-                self.take_keys(&columns.collect::<Vec<_>>(), rows);
+                let columns = batch.columns(fields.iter().chain([&self.time]));
+                let of_key = fields.len();
+                self.take_keys(&columns[..of_key], rows);
             }
             None => {
                 let key = self.buckets.fingerprint(&[]);
