@@ -8,8 +8,6 @@
 //! Limits: a sender's id has 1 to [`SENDER_ID_BYTES_MAX`] bytes. Derived ids are as long as they become: about 9 bytes more for
 //! each time that a part is taken apart again.
 
-use std::io::Write;
-
 use bytes::Bytes;
 
 use crate::cell::{Cell, Span, Value};
@@ -42,8 +40,8 @@ pub enum IdError {
 /// What sums up the events of a window. The same operator, key and window give the same id in every run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window<'a> {
-    /// The operator's name in its pipeline.
-    pub operator: &'a str,
+    /// The operator, as [`Window::operator`] gives it.
+    pub operator: Fnv128,
     /// What the events were grouped by, in a form that never changes.
     pub key: &'a [u8],
     /// Where the window begins, in nanoseconds since 1970.
@@ -195,13 +193,24 @@ impl Parent {
 }
 
 impl Window<'_> {
+    /// An operator by its name in its pipeline. Its windows have it in common.
+    pub fn operator(name: &str) -> Fnv128 {
+        let mut hash = Fnv128::new();
+        hash.add_part(name.as_bytes());
+        hash
+    }
+
     /// Appends the id: a hash of operator and key in hexadecimal, start and end, joined by `-`.
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
-        let mut hash = Fnv128::new();
-        hash.add_part(self.operator.as_bytes());
+        let mut hash = self.operator;
         hash.add_part(self.key);
-        let written = write!(out, "{:032x}-{}-{}", hash.value(), self.start, self.end);
-        written.expect("writing to a vector does not fail");
+        for half in [(hash.value() >> 64) as u64, hash.value() as u64] {
+            out.extend_from_slice(&hex(half));
+        }
+        for number in [self.start, self.end] {
+            out.push(b'-');
+            out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+        }
     }
 }
 
@@ -316,7 +325,7 @@ mod tests {
         };
         let window = |rows: &mut BatchBuilder| {
             rows.window_last(&Window {
-                operator: "summarize",
+                operator: Window::operator("summarize"),
                 key: b"web-1",
                 start: -5,
                 end: 60_000_000_000,

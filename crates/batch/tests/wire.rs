@@ -327,7 +327,7 @@ fn set_id(builder: &mut BatchBuilder, id: Id, document: Span, (stream, start, en
             builder.part_last(&parent, index);
         }
         Id::Window(start) => builder.window_last(&Window {
-            operator: "summarize",
+            operator: Window::operator("summarize"),
             key: b"key",
             start,
             end: start.wrapping_add(60),

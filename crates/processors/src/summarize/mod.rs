@@ -338,6 +338,7 @@ impl Summarize {
         builder.reserve(rows.len());
         let operator = format!("{} {:016x}", self.operator, window.first);
         let id = fnv128(operator.as_bytes());
+        let operator = batch::Window::operator(&operator);
         builder.stream(&Arc::new(Stream::new(id, Source::Generated)));
         let buffer = builder.buffer(Bytes::from_static(b"{}"));
         let document = TextSpan {
@@ -359,7 +360,7 @@ impl Summarize {
             let (key, works) = window.row(row, self.plan.tasks.len());
             builder.push(document, row as u64, row as u64 + 1);
             builder.window_last(&batch::Window {
-                operator: &operator,
+                operator,
                 key: key.unwrap_or(b"other keys"),
                 start,
                 end,
