@@ -106,7 +106,7 @@ impl Failed {
         Self::unbelieved(SendError::Retry(reason))
     }
 
-    /// Nothing of it was written.
+    /// Nothing of it was written, or taken.
     pub fn unsent(error: SendError) -> Self {
         Self {
             error,

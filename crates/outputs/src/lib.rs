@@ -35,6 +35,7 @@ mod otlp;
 mod partition;
 mod pipeline;
 mod pretty;
+mod redis;
 mod schema;
 mod sink;
 mod socket;
@@ -70,6 +71,7 @@ pub static SPECS: &[Spec] = &[
     loki::SPEC,
     otlp::SPEC,
     pipeline::SPEC,
+    redis::SPEC,
     splunk_hec::SPEC,
     stdout::SPEC,
     syslog::SPEC,

@@ -10,6 +10,7 @@ use std::thread;
 use testkit::conformance::output::{Arrived, OutputCase, check};
 use testkit::http::{Answer, HttpServer};
 use testkit::receiver::{Receiver, Speaks};
+use testkit::redis_server::{CallReply, RedisServer};
 
 static CASES: &[OutputCase] = &[
     OutputCase {
@@ -106,6 +107,19 @@ static CASES: &[OutputCase] = &[
                 }
                 count
             })
+        }),
+    },
+    OutputCase {
+        name: "redis",
+        settings: |place| {
+            format!(
+                "{{hosts: '127.0.0.1:{}', key: k, remember_requests: 0s}}",
+                place.port
+            )
+        },
+        remote: Some(|place| {
+            let server = RedisServer::start(place.port, |_| CallReply::Take);
+            Box::new(move || server.events())
         }),
     },
     OutputCase {

@@ -30,6 +30,7 @@ pub mod mmdb;
 pub mod name_server;
 pub mod ports;
 pub mod receiver;
+pub mod redis_server;
 pub mod rights;
 pub mod sample;
 pub mod search;

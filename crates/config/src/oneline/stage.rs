@@ -568,6 +568,7 @@ fn meant(name: &str) -> Option<&'static str> {
         "null" | "blackhole" | "sink" => "discard",
         "es" | "opensearch" => "elasticsearch",
         "cat" | "read" | "write" => "file",
+        "dragonfly" | "keydb" | "valkey" => "redis",
         _ => return None,
     })
 }

@@ -289,6 +289,7 @@ impl<P: Protocol> Open<P> {
     fn settle(&mut self, answer: Answer) -> Result<(), String> {
         let place = match answer {
             Answer::KeepAlive => return Ok(()),
+            Answer::Failed(error) => return self.fail_oldest(error),
             Answer::Rows(rows) => {
                 let oldest = self.waiting.front_mut();
                 let oldest = oldest.ok_or("the server acknowledged events that were not sent")?;
@@ -315,6 +316,21 @@ impl<P: Protocol> Open<P> {
         if let Some(waiting) = place.and_then(|place| self.waiting.remove(place)) {
             waiting.taken();
         }
+        Ok(())
+    }
+}
+
+impl<P> Open<P> {
+    /// The server answers that it does not take a request.
+    fn fail_oldest(&mut self, error: SendError) -> Result<(), String> {
+        if self.outgoing.is_partial() && self.waiting.len() == 1 {
+            // It reads no more of it.
+            return Err(error.to_string());
+        }
+        let waiting = self.waiting.pop_front();
+        let waiting = waiting.ok_or_else(|| format!("without a request: {error}"))?;
+        // Whoever gave the request up does not want to know.
+        let _ = waiting.answer.send(Err(Failed::unsent(error)));
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! Requests to servers that acknowledge what they took, over connections that stay open: what Lumberjack and Forward have in common.
+//! Requests to servers that acknowledge what they took, over connections that stay open: what Lumberjack, Forward and Redis have in common.
 //!
 //! A [`Protocol`] says how a connection begins, what is written for a request, and what an answer says. An [`Exchange`] keeps the
 //! connections: to each host at most `connections`, with at most `pipelining` requests in flight on each. A connection is a task
@@ -45,7 +45,7 @@ pub trait Protocol: Send + Sync + 'static {
 }
 
 /// What a server says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
     /// It is still at work.
     KeepAlive,
@@ -53,6 +53,8 @@ pub enum Answer {
     Rows(usize),
     /// All rows of the request with this id are safe.
     Request(u128),
+    /// The oldest request in flight was not taken.
+    Failed(SendError),
 }
 
 /// Why a connection cannot be used.
