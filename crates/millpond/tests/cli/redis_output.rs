@@ -138,7 +138,7 @@ fn what_must_be_mended_ends_a_run_and_is_said() {
     redis.ask(&["SET", "text", "x"]);
     let log = folder.write("log", numbered("app", 0..10));
     for (settings, said) in [
-        ("key=logs", "NOAUTH"),
+        ("key=logs", "set `password`"),
         ("key=logs password=wrong", "WRONGPASS"),
         ("key=text password=secret", "WRONGTYPE"),
         ("key=logs password=secret db=99", "DB index is out of range"),

@@ -222,7 +222,12 @@ fn failure(text: &[u8]) -> SendError {
     ];
     let text = String::from_utf8_lossy(text);
     let shown: String = text.chars().take(200).collect();
-    let reason = format!("Redis answered: {shown}");
+    // The second one is how it answers to a long command before the password.
+    let hint = match text.contains("NOAUTH") || text.contains("unauthenticated") {
+        true => "; set `password`",
+        false => "",
+    };
+    let reason = format!("Redis answered: {shown}{hint}");
     // Before version 7, errors of a script have its name before them.
     match PASSING.iter().any(|code| text.contains(code)) {
         true => SendError::Retry(reason),
@@ -283,7 +288,7 @@ mod tests {
             assert!(redis.answer(nonsense.as_bytes()).is_err(), "{nonsense:?}");
         }
         let failed = redis.answer(b"-NOAUTH x\r\n").expect("an answer");
-        let blocked = SendError::Blocked("Redis answered: NOAUTH x".to_owned());
+        let blocked = SendError::Blocked("Redis answered: NOAUTH x; set `password`".to_owned());
         assert_eq!(failed, Some((Answer::Failed(blocked), 11)));
     }
 }
