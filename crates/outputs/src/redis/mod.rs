@@ -20,7 +20,7 @@ use config::{ConfigError, Node, Period, Positional, Positive};
 use expr::Template;
 use net::Secret;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use self::protocol::{Append, Login, Redis};
 use crate::codec::{ABSENT, Codec, CodecName, CodecSettings};
@@ -118,7 +118,7 @@ fn default_memory() -> Period {
 }
 
 /// Where a key's events are.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum DataType {
     /// A list, the newest at its end.
