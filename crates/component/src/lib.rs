@@ -7,6 +7,7 @@
 //! | [`input`] | [`Input`] and what it works with: context, receipts, stopping |
 //! | [`processor`] | [`Processor`], [`Order`] |
 //! | [`output`] | [`Output`]: a [`Writer`] or a [`Sender`], with how to write one |
+//! | [`anchor`] | [`Anchor`]: what an output that collects has to know of the queue |
 //! | [`phase`] | how far a run is on its way to its end |
 //! | [`diagnostics`] | messages for the person who runs Millpond |
 //! | [`activity`] | what each thread works for at each moment, and the CPU time that it is charged with |
@@ -20,6 +21,7 @@
 //! | [`written`] | files that the process writes, which its inputs leave alone |
 
 pub mod activity;
+pub mod anchor;
 pub mod diagnostics;
 pub mod input;
 pub mod kept;
@@ -39,6 +41,7 @@ pub mod words;
 pub mod written;
 
 pub use activity::{Activities, Activity};
+pub use anchor::Anchor;
 pub use diagnostics::{Component, Diagnostics, Level, Limit, Message, Role, Warning};
 pub use input::{
     Delivery, DroppedRows, Input, InputContext, InputError, Receipt, Sink, Stop, Stopped,
@@ -47,7 +50,7 @@ pub use input::{
 pub use ledger::{Dropped, FileLedger, FileStatus, Ledger};
 pub use metrics::{OperatorMetrics, Progress, Waiting};
 pub use output::{
-    AnyOutput, Compression, DestinationPart, Encoded, Feeder, Framing, Output, Request,
+    AnyOutput, Collector, Compression, DestinationPart, Encoded, Feeder, Framing, Output, Request,
     RequestLimits, RequestOrder, Requests, RowAnswer, RowEnd, Rows, SendError, Sender, Sent,
     WriteError, Writer, Written,
 };

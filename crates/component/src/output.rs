@@ -45,6 +45,11 @@
 //!
 //! # How to write a writer
 //! As above, with [`Writer::write`], which takes what one batch was rendered to, and [`Writer::flush`], which makes it safe.
+//!
+//! A writer that makes something of many batches that is complete much later, such as an object of a store, has a [`Collector`]. The engine
+//! lets go of a batch as soon as the output has taken it, so that it counts neither as held in memory nor as what the output lags behind
+//! with; the batch is *passed*, and its receipt resolves, only when [`Collector::tend`] says that it is safe. How nothing comes twice after a
+//! crash: [`Anchor`].
 
 use std::io;
 use std::ops::Range;
@@ -56,6 +61,7 @@ use batch::{Batch, Bitmap, FieldRead};
 use bytes::Bytes;
 use config::ConfigError;
 
+use crate::anchor::Anchor;
 use crate::diagnostics::Warning;
 use crate::written::WrittenFiles;
 
@@ -122,6 +128,12 @@ pub trait Writer: Output {
         Compression::None
     }
 
+    /// The part that collects, where events are safe much later than they are written. The engine then calls that one in place of
+    /// [`Writer::write`] and [`Writer::flush`].
+    fn collector(&self) -> Option<&dyn Collector> {
+        None
+    }
+
     /// Makes everything written so far safe by the output's stated durability.
     ///
     /// # Errors
@@ -137,6 +149,30 @@ pub trait Writer: Output {
     async fn close(&self) -> Result<(), WriteError> {
         self.flush().await
     }
+}
+
+/// The part of a writer that collects. After an error of any function the same call is made again, as for [`Writer::write`].
+#[async_trait]
+pub trait Collector: Send + Sync {
+    /// Makes ready. Called once, before the first batch. There is an anchor if all events go through a disk queue.
+    ///
+    /// # Errors
+    /// It cannot work now.
+    async fn begin(&self, anchor: Option<Arc<dyn Anchor>>) -> Result<(), WriteError>;
+
+    /// Takes rows of the batch with this sequence. Sequences never go down; those of several calls are the same where processors derive
+    /// batches of one, and [`Collector::tend`] is not called between them.
+    ///
+    /// # Errors
+    /// Nothing of it was taken.
+    async fn collect(&self, encoded: &Encoded, sequence: u64) -> Result<Written, WriteError>;
+
+    /// Does what is due: called after every batch, and several times a second while batches are not safe. With `hurry`, too many batches
+    /// wait: what is open is to be completed soon. Every batch that was taken and whose sequence is below the result is safe.
+    ///
+    /// # Errors
+    /// Something cannot be completed at the moment.
+    async fn tend(&self, hurry: bool) -> Result<u64, WriteError>;
 }
 
 /// An output that sends requests, many at a time.
@@ -288,12 +324,6 @@ pub struct Written {
     pub refused: Vec<RowAnswer>,
     /// Whether the other rows are safe only after the next [`Writer::flush`].
     pub until_flush: bool,
-}
-
-impl From<()> for Written {
-    fn from((): ()) -> Self {
-        Self::default()
-    }
 }
 
 /// Why a whole write failed.

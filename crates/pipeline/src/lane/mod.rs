@@ -11,6 +11,7 @@
 //! | module | holds |
 //! | --- | --- |
 //! | [`writer`] | hands the bytes of one batch after the other to the output, and flushes |
+//! | [`collector`] | the same for an output that makes something of many batches |
 //! | [`sender`] | makes requests of the bytes and keeps many in flight |
 //! | [`feeder`] | hands the batches themselves to another pipeline |
 //! | [`offers`] | what workers offer and the lane has not taken |
@@ -31,6 +32,7 @@
 //!
 //! The queue numbers the batches of each output: every turn must be offered exactly once.
 
+mod collector;
 mod compress;
 mod concurrency;
 mod feeder;
@@ -427,12 +429,14 @@ impl Lane {
         let common = &self.common;
         let Branch { batch, rows } = branch;
         common.tap.pass(&batch, &rows);
+        let behind_count = behind.as_ref().map_or(0, |item| item.behind_count + 1);
         let mut item = Item {
             batch,
             rows,
             ticket: ticket.clone(),
             encoded: None,
             behind,
+            behind_count,
         };
         if common.works() {
             common.note(&common.template_reading, &item.batch, &item.rows);
@@ -473,7 +477,10 @@ impl Lane {
         // What there is to say of the start does not wait for an event.
         self.common.report();
         match &self.kind {
-            Kind::Writer(writer) => writer.run(&self.common, ended).await,
+            Kind::Writer(writer) => match writer.collector() {
+                Some(output) => collector::run(writer, output, &self.common, ended).await,
+                None => writer.run(&self.common, ended).await,
+            },
             Kind::Sender(sender) => sender.run(&self.common, ended).await,
             Kind::Feeder(feeder) => feeder.run(&self.common, ended).await,
         }

@@ -35,6 +35,8 @@ pub struct Item {
     pub encoded: Option<Encoded>,
     /// What comes next in the same turn.
     pub behind: Option<Box<Item>>,
+    /// How many come behind it in the same turn.
+    pub behind_count: usize,
 }
 
 /// What there is for a lane to do.

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use component::{Encoded, Phase, WriteError, Writer, Written};
+use component::{Collector, Encoded, Phase, WriteError, Writer, Written};
 use queue::{Limits, Ticket};
 
 use super::letters::{self, Stored};
@@ -22,14 +22,14 @@ const UNFLUSHED_PART: usize = 4;
 
 /// What is special about such a lane.
 pub struct WriterLane {
-    writer: Arc<dyn Writer>,
+    pub(super) writer: Arc<dyn Writer>,
     ordered: bool,
     unflushed_max: Limits,
 }
 
-/// How a write ended.
-enum Outcome {
-    Done(Written),
+/// How a call of the output ended.
+pub(super) enum Outcome<T> {
+    Done(T),
     /// It comes to this end, with what was to be written.
     Ended(Ending),
 }
@@ -44,6 +44,11 @@ impl WriterLane {
                 events_max: limits.events_max / UNFLUSHED_PART,
             },
         }
+    }
+
+    /// The part of its output that collects.
+    pub fn collector(&self) -> Option<&dyn Collector> {
+        self.writer.collector()
     }
 
     /// Writes what is offered until the lane is closed and empty, then closes the output.
@@ -77,7 +82,7 @@ impl WriterLane {
     }
 
     /// What there is to do; nothing when there was nothing for so long.
-    async fn next(&self, common: &Common, wait: Option<Duration>) -> Option<Next> {
+    pub(super) async fn next(&self, common: &Common, wait: Option<Duration>) -> Option<Next> {
         loop {
             match common.offers.take(self.ordered, |_| true) {
                 Next::Wait => {}
@@ -109,14 +114,7 @@ impl WriterLane {
             .await
         {
             Outcome::Done(written) => {
-                let taken = encoded.rows.saturating_sub(written.refused.len());
-                common.metrics.events(encoded.rows, taken);
-                common.metrics.bytes(encoded.bytes.len());
-                common.refuse(&encoded.refused);
-                common.refuse(&written.refused);
-                let refused = [&encoded.refused[..], &written.refused].concat();
-                let letters = common.letters.as_ref().filter(|_| !refused.is_empty());
-                let stored = letters.map(|letters| letters.put(&item.batch, &item.ticket, refused));
+                let stored = self.settle_rows(common, &item, &encoded, &written);
                 match written.until_flush || stored.is_some() {
                     true => unflushed.push(&item.ticket, stored),
                     false => item.ticket.pass(common.index),
@@ -130,13 +128,31 @@ impl WriterLane {
         common.give_back(is_counted.then_some(encoded));
     }
 
+    /// Counts the rows of a batch that was written, and has those that were refused written down.
+    pub(super) fn settle_rows(
+        &self,
+        common: &Common,
+        item: &Item,
+        encoded: &Encoded,
+        written: &Written,
+    ) -> Option<Stored> {
+        let taken = encoded.rows.saturating_sub(written.refused.len());
+        common.metrics.events(encoded.rows, taken);
+        common.metrics.bytes(encoded.bytes.len());
+        common.refuse(&encoded.refused);
+        common.refuse(&written.refused);
+        let refused = [&encoded.refused[..], &written.refused].concat();
+        let letters = common.letters.as_ref().filter(|_| !refused.is_empty());
+        letters.map(|letters| letters.put(&item.batch, &item.ticket, refused))
+    }
+
     /// Calls the output until it succeeds, the reader is gone, or the retry time limit (`give_up_after`) is reached.
-    async fn attempt<'a, T: Into<Written>, F: Future<Output = Result<T, WriteError>> + 'a>(
+    pub(super) async fn attempt<'a, T, F: Future<Output = Result<T, WriteError>> + 'a>(
         &self,
         common: &Common,
         name: &str,
         call: impl Fn() -> F,
-    ) -> Outcome {
+    ) -> Outcome<T> {
         let mut pause = Pause::new(common.retry);
         // Also between attempts.
         let _waiting = common.metrics.waiting();
@@ -146,7 +162,7 @@ impl WriterLane {
                 Ok(Ok(written)) => {
                     common.gauges.recovered();
                     say_recovery(common, &pause);
-                    return Outcome::Done(written.into());
+                    return Outcome::Done(written);
                 }
                 Ok(Err(WriteError::Closed)) => return Outcome::Ended(Ending::Gone),
                 Ok(Err(WriteError::Fatal(reason))) => {
@@ -181,7 +197,7 @@ impl WriterLane {
         self.settle_flush(common, outcome, unflushed).await;
     }
 
-    async fn settle_flush(&self, common: &Common, outcome: Outcome, unflushed: &mut Unflushed) {
+    async fn settle_flush(&self, common: &Common, outcome: Outcome<()>, unflushed: &mut Unflushed) {
         let mut are_stored = true;
         if let Outcome::Done(_) = outcome {
             for stored in std::mem::take(&mut unflushed.letters) {
@@ -206,7 +222,7 @@ impl WriterLane {
 }
 
 /// Comes to an end.
-fn come_to(common: &Common, ending: Ending) {
+pub(super) fn come_to(common: &Common, ending: Ending) {
     match ending {
         Ending::Failed(reason) => common.fail(&reason),
         ending => common.end(ending),

@@ -43,6 +43,8 @@ pub struct Lane {
     parted_at: u64,
     /// It takes nothing more in this run: its cursor stays, and it gets only what no later run would give it.
     has_failed: bool,
+    /// How many batches more than usual it may hold beyond its cursor.
+    ahead_more: usize,
 }
 
 /// What a batch counts for.
@@ -190,7 +192,12 @@ impl Lane {
 
     /// Whether it may hold one more batch.
     pub fn may_hold(&self) -> bool {
-        self.in_flight.len() < AHEAD_MAX
+        self.in_flight.len() < AHEAD_MAX + self.ahead_more
+    }
+
+    /// It may hold so many batches more than usual.
+    pub fn let_ahead(&mut self, more: usize) {
+        self.ahead_more = more;
     }
 
     /// Whether it holds more than this, in bytes, or as many batches as it may.

@@ -190,6 +190,11 @@ impl Lanes {
         }
     }
 
+    /// An output may hold so many batches more than usual.
+    pub fn let_ahead(&mut self, lane: usize, more: usize) {
+        self.lanes[lane].let_ahead(more);
+    }
+
     /// Whether no output takes anything any more.
     pub fn have_all_failed(&self) -> bool {
         self.lanes.iter().all(Lane::has_failed)

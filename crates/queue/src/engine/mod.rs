@@ -44,7 +44,7 @@
 //! # Bounds
 //! In memory are: what waits (`memory`), what workers and outputs hold (an output goes on alone when it holds more than
 //! `memory`, and never holds more than [`AHEAD_MAX`] batches beyond its cursor), and what is not synced yet
-//! ([`Queue::unsynced_max`]).
+//! ([`Queue::unsynced_max`]). An output that collects batches without holding them may be further ahead ([`Queue::let_ahead`]).
 //!
 //! # The state
 //! It has three parts, each in a file of its own with its invariant: the *front* (`front.rs`: what waits and is held in memory,
@@ -62,6 +62,7 @@
 //! thread or a clock of its own: the writer's work is three steps ([`Queue::write_step`], [`Queue::sync_step`],
 //! [`Queue::upkeep_step`]), which a thread calls in a loop and a simulation in any order.
 
+mod anchor;
 mod bell;
 mod commit;
 mod depth;

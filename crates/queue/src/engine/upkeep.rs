@@ -390,6 +390,13 @@ fn saved(place: LanePlace, end: LogEnd, outputs: Vec<String>) -> Saved {
 }
 
 impl Disk {
+    /// The cursor of an output as it was last synced.
+    pub(super) fn saved_cursor(&self, lane: usize) -> u64 {
+        let upkeep = self.upkeep();
+        let file = upkeep.cursors.get(lane).and_then(Option::as_ref);
+        file.map_or(0, |file| file.saved().sequence)
+    }
+
     fn try_upkeep(&self) -> Option<MutexGuard<'_, Upkeep>> {
         self.upkeep.try_lock()
     }
