@@ -36,9 +36,9 @@ const VARIABLE: &str = "RUST_LOG";
 /// The target of Millpond's own messages; libraries' have the names of their modules.
 const TARGET: &str = "millpond";
 
-/// Libraries that log each message that they cannot use, as a warning: a single server could fill the log. What it means for events, their
-/// components report. Only a RUST_LOG that names them turns them on.
-const NOISY: &str = "hickory_net=off,hickory_proto=off,hickory_resolver=off";
+/// Libraries that log each message that they cannot use, or each request that fails, as a warning: a single server could fill the log. What it
+/// means for events, their components report. Only a RUST_LOG that names them turns them on.
+const NOISY: &str = "hickory_net=off,hickory_proto=off,hickory_resolver=off,object_store=off";
 
 /// How a line looks.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -10,6 +10,7 @@
 //! | `partition` | rows by where they go |
 //! | `members`, `times` | members of JSON objects, made by templates; times as protocols want them |
 //! | `compression`, `schema` | settings |
+//! | `compressor` | bytes compressed in members |
 //! | `hosts`, `failover` | which of several servers gets a request |
 //! | `answer` | what HTTP servers say |
 //! | `exchange` | connections to servers that acknowledge |
@@ -20,6 +21,7 @@ mod answer;
 mod clickhouse;
 mod codec;
 mod compression;
+mod compressor;
 mod discard;
 mod elasticsearch;
 mod exchange;
@@ -31,6 +33,7 @@ mod http;
 mod logstash;
 mod loki;
 mod members;
+mod object_store;
 mod otlp;
 mod partition;
 mod pipeline;
@@ -69,6 +72,7 @@ pub static SPECS: &[Spec] = &[
     http::SPEC,
     logstash::SPEC,
     loki::SPEC,
+    object_store::SPEC,
     otlp::SPEC,
     pipeline::SPEC,
     redis::SPEC,

@@ -27,13 +27,31 @@ pub fn encode_groups(
                 encoded.begin_part(destination);
                 write(&group.rows, encoded);
             }
-            Err(reason) => {
-                let refused = group.rows.iter().map(|row| RowAnswer {
-                    row,
-                    reason: reason.clone(),
-                });
-                encoded.refused.extend(refused);
-            }
+            Err(reason) => refuse_rows(&group.rows, &reason, encoded),
+        }
+    }
+}
+
+/// Refuses rows, all for the same reason.
+pub fn refuse_rows(rows: &Bitmap, reason: &Arc<str>, encoded: &mut Encoded) {
+    encoded.refused.extend(rows.iter().map(|row| RowAnswer {
+        row,
+        reason: reason.clone(),
+    }));
+}
+
+/// Makes what a field gave, from `start` on, a name that cannot leave its directory: slashes, NUL and other control characters become `_`,
+/// and so does a value that is empty or consists of dots.
+pub fn clean_name(path: &mut Vec<u8>, start: usize) {
+    let value = &mut path[start..];
+    if value.iter().all(|&byte| byte == b'.') {
+        path.truncate(start);
+        path.push(b'_');
+        return;
+    }
+    for byte in value {
+        if *byte == b'/' || byte.is_ascii_control() {
+            *byte = b'_';
         }
     }
 }

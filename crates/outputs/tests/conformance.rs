@@ -90,6 +90,27 @@ static CASES: &[OutputCase] = &[
         }),
     },
     OutputCase {
+        name: "object_store",
+        settings: |place| {
+            format!(
+                "{{url: '{}', path: '', compression: none}}",
+                place.path("lake").display()
+            )
+        },
+        remote: Some(|place| {
+            let lake = place.path("lake");
+            Box::new(move || {
+                let objects = std::fs::read_dir(&lake).expect("it was written");
+                let lines = objects.map(|object| {
+                    let path = object.expect("an object").path();
+                    let text = std::fs::read_to_string(path).expect("it was written");
+                    text.lines().count()
+                });
+                lines.sum()
+            })
+        }),
+    },
+    OutputCase {
         name: "otlp",
         settings: |place| {
             format!(

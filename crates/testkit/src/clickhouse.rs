@@ -130,7 +130,7 @@ fn exception(status: u16, code: u32, text: &str) -> Answer {
 }
 
 /// A value of a form (`application/x-www-form-urlencoded`).
-fn decoded(value: &str) -> String {
+pub(crate) fn decoded(value: &str) -> String {
     let mut bytes = Vec::new();
     let mut rest = value.as_bytes();
     while let [first, behind @ ..] = rest {

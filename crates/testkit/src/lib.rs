@@ -14,6 +14,7 @@
 //! | [`name_server`] | a name server that answers as a test says |
 //! | [`receiver`] | a strict receiver of Lumberjack and Forward |
 //! | [`rights`] | what tests need of the machine, and what becomes of them without it |
+//! | [`s3`] | a strict double of S3 |
 //! | [`search`] | real servers: OpenSearch and Elasticsearch |
 //! | [`splunk`] | a strict double of Splunk's HTTP Event Collector |
 //! | [`sample`] | the repository's own sample database |
@@ -32,6 +33,7 @@ pub mod ports;
 pub mod receiver;
 pub mod redis_server;
 pub mod rights;
+pub mod s3;
 pub mod sample;
 pub mod search;
 pub mod splunk;

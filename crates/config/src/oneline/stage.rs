@@ -567,6 +567,13 @@ fn meant(name: &str) -> Option<&'static str> {
         "console" | "out" | "output" | "print" => "stdout",
         "null" | "blackhole" | "sink" => "discard",
         "es" | "opensearch" => "elasticsearch",
+        "aws_s3"
+        | "azure_blob"
+        | "azureblob"
+        | "gcp_cloud_storage"
+        | "gcs"
+        | "google_cloud_storage"
+        | "s3" => "object_store",
         "cat" | "read" | "write" => "file",
         "dragonfly" | "keydb" | "valkey" => "redis",
         _ => return None,

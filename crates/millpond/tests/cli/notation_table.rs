@@ -368,8 +368,8 @@ fn both_forms_of_every_row_give_the_same() {
             ) => printed,
             (
                 "outputs",
-                "clickhouse" | "forward" | "logstash" | "loki" | "otlp" | "redis" | "splunk_hec"
-                | "syslog" | "tcp" | "udp" | "unix",
+                "clickhouse" | "forward" | "logstash" | "loki" | "object_store" | "otlp" | "redis"
+                | "splunk_hec" | "syslog" | "tcp" | "udp" | "unix",
             ) => printed,
             // It leaves events as they are.
             ("processors", "metric") => printed,

@@ -32,6 +32,6 @@ mod settings;
 mod template;
 mod text;
 
-pub use event::Codec;
+pub use event::{BoundCodec, Codec};
 pub use settings::{CodecName, CodecSettings};
 pub use template::{ABSENT, escape_json, template};

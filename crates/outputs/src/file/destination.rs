@@ -13,7 +13,7 @@ use expr::Template;
 use rustix::fs::{Access, access};
 
 use crate::codec::ABSENT;
-use crate::partition::{Group, partition};
+use crate::partition::{Group, clean_name, partition};
 
 /// Bytes in one part of a path. Some are left for the time and number of a rotated file.
 const NAME_MAX: usize = 255 - "-20240229T123456Z-000000".len();
@@ -172,23 +172,8 @@ fn check_directory(directory: &Path, create_dirs: bool) -> Result<(), Obstacle> 
 /// The rows of a batch by the path of the file they go to.
 pub fn by_path(template: &Template, batch: &Batch, rows: &Bitmap) -> Vec<Group> {
     let mut bound = template.bind(batch, ABSENT);
-    let render = |row: usize, path: &mut Vec<u8>| bound.write_with(row, path, clean);
+    let render = |row: usize, path: &mut Vec<u8>| bound.write_with(row, path, clean_name);
     partition(batch, rows, render, checked)
-}
-
-/// Makes what a field gave, from `start` on, a part of a file's name.
-fn clean(path: &mut Vec<u8>, start: usize) {
-    let value = &mut path[start..];
-    if value.iter().all(|&byte| byte == b'.') {
-        path.truncate(start);
-        path.push(b'_');
-        return;
-    }
-    for byte in value {
-        if *byte == b'/' || byte.is_ascii_control() {
-            *byte = b'_';
-        }
-    }
 }
 
 fn checked(path: &[u8]) -> Result<Arc<str>, Arc<str>> {

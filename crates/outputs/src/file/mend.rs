@@ -16,10 +16,10 @@ use std::path::{Path, PathBuf};
 use component::{Warning, plural};
 use rustix::io::Errno;
 
-use super::compressor::Compressor;
 use super::journal::{Identity, Journals, Noted, Stale};
 use super::recover::{ExistingFile, examine_members};
 use super::storage::lock;
+use crate::compressor::Compressor;
 use component::Compression;
 
 /// What mending did.

@@ -12,7 +12,6 @@
 //! # Limits
 //! One writer a file: it is locked while it is open. At most `max_open_files` are open.
 
-mod compressor;
 mod destination;
 mod files;
 mod journal;
@@ -52,6 +51,7 @@ use self::settings::Settings;
 use self::storage::{Disk, Options, Storage};
 use crate::codec::{Codec, CodecName, CodecSettings};
 use crate::compression::CompressionName;
+use crate::partition::refuse_rows;
 use crate::schema::with_codec;
 
 /// The description of `file`.
@@ -361,14 +361,7 @@ impl Output for FileOutput {
                         rows,
                     });
                 }
-                Err(reason) => {
-                    encoded
-                        .refused
-                        .extend(group.rows.iter().map(|row| RowAnswer {
-                            row,
-                            reason: reason.clone(),
-                        }));
-                }
+                Err(reason) => refuse_rows(&group.rows, &reason, encoded),
             }
         }
     }

@@ -12,8 +12,8 @@ use std::path::Path;
 
 use component::WriteError;
 
-use super::compressor::Compressor;
 use super::storage::Stored;
+use crate::compressor::Compressor;
 use crate::sink::{failure, write_rest};
 use component::Compression;
 

@@ -335,8 +335,8 @@ impl Read for CountingReader<'_> {
 mod tests {
     use std::io::Write;
 
-    use super::super::compressor::Compressor;
     use super::*;
+    use crate::compressor::Compressor;
 
     fn examined(content: &[u8], compression: Compression, lines: Lines) -> ExistingFile {
         let mut file = tempfile::tempfile().expect("a temporary file");

@@ -1,0 +1,221 @@
+//! A store, and objects that are sent to it in parts.
+
+use std::error::Error as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use component::WriteError;
+use object_store::multipart::{MultipartStore, PartId};
+use object_store::path::Path;
+use object_store::{
+    BackoffConfig, Error, MultipartId, ObjectStore, ObjectStoreExt, PutPayload, RetryConfig,
+};
+
+use super::folder::{Folder, Growing};
+
+/// How much of what a store said is shown, in characters.
+const SAID_MAX: usize = 300;
+
+/// How the library repeats a request by itself. What takes longer is repeated by the output, which says so.
+pub fn retries() -> RetryConfig {
+    RetryConfig {
+        backoff: BackoffConfig {
+            init_backoff: Duration::from_millis(100),
+            max_backoff: Duration::from_secs(1),
+            base: 2.0,
+        },
+        max_retries: 2,
+        retry_timeout: Duration::from_secs(20),
+    }
+}
+
+/// What the library's stores can do that is needed here.
+pub trait Bucket: ObjectStore + MultipartStore {}
+
+impl<T: ObjectStore + MultipartStore> Bucket for T {}
+
+/// Where objects are put.
+pub enum Store {
+    /// A directory.
+    Folder(Folder),
+    /// A bucket; with its name for messages.
+    Bucket(Arc<dyn Bucket>, String),
+}
+
+/// An object whose parts are being sent.
+pub enum Parts {
+    /// To a directory.
+    Folder(Growing),
+    /// To a bucket.
+    Bucket {
+        /// What the store calls it.
+        id: MultipartId,
+        /// What the store said of the parts before.
+        parts: Vec<PartId>,
+        /// Their length.
+        bytes: u64,
+    },
+}
+
+impl Store {
+    /// Looks whether objects can be put there. Leaves nothing behind.
+    ///
+    /// # Errors
+    /// They cannot now; the same for the other functions.
+    pub async fn check(&self) -> Result<(), WriteError> {
+        match self {
+            Self::Folder(folder) => folder.check(),
+            Self::Bucket(bucket, shown) => {
+                let path = Path::from(".millpond-check");
+                let id = bucket.create_multipart(&path).await;
+                let id = id.map_err(|error| failed(shown, &error))?;
+                let aborted = bucket.abort_multipart(&path, &id).await;
+                aborted.map_err(|error| failed(shown, &error))
+            }
+        }
+    }
+
+    /// Puts a whole object.
+    pub async fn put(&self, key: &str, bytes: Bytes) -> Result<(), WriteError> {
+        match self {
+            Self::Folder(folder) => {
+                let mut object = folder.begin(key)?;
+                object.write(&bytes)?;
+                object.complete()
+            }
+            Self::Bucket(bucket, shown) => {
+                let put = bucket.put(&Path::from(key), PutPayload::from(bytes)).await;
+                put.map(drop).map_err(|error| failed(shown, &error))
+            }
+        }
+    }
+
+    /// Begins an object of several parts.
+    pub async fn begin(&self, key: &str) -> Result<Parts, WriteError> {
+        match self {
+            Self::Folder(folder) => folder.begin(key).map(Parts::Folder),
+            Self::Bucket(bucket, shown) => {
+                let id = bucket.create_multipart(&Path::from(key)).await;
+                Ok(Parts::Bucket {
+                    id: id.map_err(|error| failed(shown, &error))?,
+                    parts: Vec::new(),
+                    bytes: 0,
+                })
+            }
+        }
+    }
+
+    /// Sends the next part.
+    pub async fn send(&self, key: &str, to: &mut Parts, part: &Bytes) -> Result<(), WriteError> {
+        match (self, to) {
+            (Self::Bucket(bucket, shown), Parts::Bucket { id, parts, bytes }) => {
+                let payload = PutPayload::from(part.clone());
+                let path = Path::from(key);
+                let sent = bucket.put_part(&path, id, parts.len(), payload).await;
+                parts.push(sent.map_err(|error| lost_parts(shown, &error))?);
+                *bytes += part.len() as u64;
+                Ok(())
+            }
+            (_, Parts::Folder(object)) => object.write(part),
+            (Self::Folder(_), Parts::Bucket { .. }) => unreachable!("parts go where they began"),
+        }
+    }
+
+    /// Makes an object of the parts.
+    pub async fn complete(&self, key: &str, of: &mut Parts) -> Result<(), WriteError> {
+        match (self, of) {
+            (Self::Bucket(bucket, shown), Parts::Bucket { id, parts, bytes }) => {
+                let path = Path::from(key);
+                let completed = bucket.complete_multipart(&path, id, parts.clone()).await;
+                let Err(error) = completed else { return Ok(()) };
+                // The answer to an earlier attempt may have been lost.
+                match bucket.head(&path).await {
+                    Ok(there) if there.size == *bytes => Ok(()),
+                    _ => Err(lost_parts(shown, &error)),
+                }
+            }
+            (_, Parts::Folder(object)) => object.complete(),
+            (Self::Folder(_), Parts::Bucket { .. }) => unreachable!("parts go where they began"),
+        }
+    }
+
+    /// Forgets the parts. What cannot be removed, the store removes by its own rules.
+    pub async fn abort(&self, key: &str, parts: Parts) {
+        if let (Self::Bucket(bucket, _), Parts::Bucket { id, .. }) = (self, parts) {
+            let _ = bucket.abort_multipart(&Path::from(key), &id).await;
+        }
+    }
+}
+
+/// As [`failed`], for an object whose parts the store no longer knows.
+fn lost_parts(shown: &str, error: &Error) -> WriteError {
+    match error {
+        Error::NotFound { .. } => WriteError::Fatal(format!(
+            "{shown}: the store has dropped the parts of an object before it was complete: {}",
+            reason(error)
+        )),
+        _ => failed(shown, error),
+    }
+}
+
+fn failed(shown: &str, error: &Error) -> WriteError {
+    let text = format!("{shown}: {}", reason(error));
+    match error {
+        Error::PermissionDenied { .. }
+        | Error::Unauthenticated { .. }
+        | Error::NotFound { .. }
+        | Error::NotSupported { .. }
+        | Error::InvalidPath { .. } => WriteError::Blocked(text),
+        _ => WriteError::Retry(text),
+    }
+}
+
+/// What the store said. The library wraps it in what it did, with the URL.
+fn reason(error: &Error) -> String {
+    let mut innermost = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        innermost = cause.to_string();
+        next = cause.source();
+    }
+    let what = match error {
+        Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => {
+            "the store refuses the credentials or does not allow writing"
+        }
+        Error::NotFound { .. } => "the bucket or container does not exist",
+        _ => "the request failed",
+    };
+    format!("{what}: {}", said(&innermost))
+}
+
+/// What a store said in XML, without what surrounds it.
+fn said(text: &str) -> String {
+    let element = |name: &str| {
+        let (_, rest) = text.split_once(&format!("<{name}>"))?;
+        rest.split_once(&format!("</{name}>")).map(|(text, _)| text)
+    };
+    let text = match (element("Code"), element("Message")) {
+        (Some(code), Some(message)) => format!("{code}: {message}"),
+        (Some(code), None) => code.to_owned(),
+        (None, _) => text.to_owned(),
+    };
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    match text.char_indices().nth(SAID_MAX) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_store_said_is_short() {
+        let xml = "Server returned non-2xx status code: 403 Forbidden: <?xml version=\"1.0\"?>\n<Error><Code>AccessDenied</Code><Message>Access\nDenied.</Message><X>y</X></Error>";
+        assert_eq!(said(xml), "AccessDenied: Access Denied.");
+        assert_eq!(said("cannot connect:\n refused"), "cannot connect: refused");
+        assert_eq!(said(&"ä".repeat(400)).chars().count(), SAID_MAX + 1);
+    }
+}

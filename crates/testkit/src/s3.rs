@@ -1,0 +1,250 @@
+//! A strict double of S3, for objects and uploads in parts.
+//!
+//! It checks signatures (version 4), the least size of parts, and that an upload is completed with the parts that it has. An object is
+//! stored as a whole or not at all. Source: <https://docs.aws.amazon.com/AmazonS3/latest/API>.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hmac::{Hmac, KeyInit, Mac};
+use parking_lot::Mutex;
+use sha2::{Digest, Sha256};
+
+use crate::clickhouse::decoded;
+use crate::http::{Answer, Taken};
+
+/// The credentials that it takes.
+pub const ACCESS_KEY: &str = "testing123";
+
+/// The secret that belongs to them.
+pub const SECRET_KEY: &str = "testing123secret";
+
+/// The least size of a part that is not the last one.
+const PART_BYTES_MIN: usize = 5 << 20;
+
+/// An S3. Clones are the same one.
+#[derive(Clone)]
+pub struct S3 {
+    bucket: &'static str,
+    store: Arc<Mutex<Bucket>>,
+}
+
+#[derive(Default)]
+struct Bucket {
+    objects: BTreeMap<String, Bytes>,
+    uploads: BTreeMap<String, Upload>,
+    next: usize,
+    overwritten: usize,
+}
+
+struct Upload {
+    key: String,
+    parts: BTreeMap<usize, Bytes>,
+}
+
+impl S3 {
+    /// One with this bucket.
+    pub fn new(bucket: &'static str) -> Self {
+        Self {
+            bucket,
+            store: Arc::default(),
+        }
+    }
+
+    /// Its objects by their keys.
+    pub fn objects(&self) -> BTreeMap<String, Bytes> {
+        self.store.lock().objects.clone()
+    }
+
+    /// How many uploads are neither completed nor aborted.
+    pub fn uploads(&self) -> usize {
+        self.store.lock().uploads.len()
+    }
+
+    /// How often an object took the place of another one.
+    pub fn overwritten(&self) -> usize {
+        self.store.lock().overwritten
+    }
+
+    /// What it answers to a request.
+    pub fn answer(&self, taken: &Taken) -> Answer {
+        if let Err(why) = signed(taken) {
+            return error(403, "SignatureDoesNotMatch", &why);
+        }
+        let (path, query) = taken.path.split_once('?').unwrap_or((&taken.path, ""));
+        let path = decoded(path);
+        let mut parts = path.trim_start_matches('/').splitn(2, '/');
+        if parts.next() != Some(self.bucket) {
+            return error(404, "NoSuchBucket", "The specified bucket does not exist");
+        }
+        let key = parts.next().unwrap_or_default().to_owned();
+        let parameter = |name: &str| {
+            let mut pairs = query
+                .split('&')
+                .map(|it| it.split_once('=').unwrap_or((it, "")));
+            pairs
+                .find(|(key, _)| *key == name)
+                .map(|(_, value)| decoded(value))
+        };
+        let mut bucket = self.store.lock();
+        match (taken.method.as_str(), parameter("uploadId")) {
+            ("POST", None) if parameter("uploads").is_some() => bucket.begin(key),
+            ("PUT", Some(id)) => {
+                let number = parameter("partNumber").and_then(|text| text.parse().ok());
+                bucket.part(&id, number.unwrap_or(0), taken.body.clone())
+            }
+            ("POST", Some(id)) => bucket.complete(&id, &taken.text()),
+            ("DELETE", Some(id)) => match bucket.uploads.remove(&id) {
+                Some(_) => Answer::new(204),
+                None => no_upload(),
+            },
+            ("PUT", None) => {
+                bucket.put(key, taken.body.clone());
+                Answer::new(200).header("etag", "\"whole\"")
+            }
+            ("HEAD" | "GET", None) => match bucket.objects.get(&key) {
+                Some(object) => Answer::new(200)
+                    .header("etag", "\"whole\"")
+                    .header("last-modified", "Sat, 28 Nov 2026 00:40:39 GMT")
+                    .body(object.clone()),
+                None => error(404, "NoSuchKey", "The specified key does not exist"),
+            },
+            _ => error(405, "MethodNotAllowed", "not part of this double"),
+        }
+    }
+}
+
+impl Bucket {
+    fn put(&mut self, key: String, object: Bytes) {
+        self.overwritten += usize::from(self.objects.insert(key, object).is_some());
+    }
+
+    fn begin(&mut self, key: String) -> Answer {
+        self.next += 1;
+        let id = format!("upload-{}", self.next);
+        let parts = BTreeMap::new();
+        let answer = format!(
+            "<InitiateMultipartUploadResult><Key>{key}</Key><UploadId>{id}</UploadId></InitiateMultipartUploadResult>"
+        );
+        self.uploads.insert(id, Upload { key, parts });
+        Answer::new(200).body(answer)
+    }
+
+    fn part(&mut self, id: &str, number: usize, content: Bytes) -> Answer {
+        let Some(upload) = self.uploads.get_mut(id) else {
+            return no_upload();
+        };
+        upload.parts.insert(number, content);
+        Answer::new(200).header("etag", format!("\"part-{number}\""))
+    }
+
+    fn complete(&mut self, id: &str, wanted: &str) -> Answer {
+        let Some(upload) = self.uploads.get(id) else {
+            return no_upload();
+        };
+        let numbers: Vec<usize> = upload.parts.keys().copied().collect();
+        let named = |number: &usize| wanted.contains(&format!("part-{number}"));
+        if numbers != (1..=numbers.len()).collect::<Vec<_>>() || !numbers.iter().all(named) {
+            return error(
+                400,
+                "InvalidPart",
+                "One or more of the parts could not be found",
+            );
+        }
+        let last = numbers.len();
+        let small =
+            |(number, part): (&usize, &Bytes)| *number < last && part.len() < PART_BYTES_MIN;
+        if upload.parts.iter().any(small) {
+            return error(400, "EntityTooSmall", "A part is smaller than 5 MiB");
+        }
+        let Some(Upload { key, parts }) = self.uploads.remove(id) else {
+            return no_upload();
+        };
+        let whole: Vec<Bytes> = parts.into_values().collect();
+        self.put(key.clone(), whole.concat().into());
+        Answer::new(200).body(format!(
+            "<CompleteMultipartUploadResult><Key>{key}</Key><ETag>\"whole\"</ETag></CompleteMultipartUploadResult>"
+        ))
+    }
+}
+
+fn no_upload() -> Answer {
+    error(404, "NoSuchUpload", "The specified upload does not exist")
+}
+
+fn error(status: u16, code: &str, message: &str) -> Answer {
+    Answer::new(status).body(format!(
+        "<Error><Code>{code}</Code><Message>{message}</Message></Error>"
+    ))
+}
+
+/// Whether the request is signed with the credentials, and what is wrong with it.
+fn signed(taken: &Taken) -> Result<(), String> {
+    let header = taken.header("authorization");
+    let rest = header.strip_prefix("AWS4-HMAC-SHA256 ");
+    let rest = rest.ok_or_else(|| format!("the header authorization: {header}"))?;
+    let field = |name: &str| {
+        let fields = rest.split(", ").filter_map(|field| field.split_once('='));
+        let mut named = fields.filter(|(key, _)| *key == name);
+        named
+            .next()
+            .map(|(_, value)| value)
+            .ok_or(format!("no {name}"))
+    };
+    let scope = field("Credential")?;
+    let scope = scope.strip_prefix(&format!("{ACCESS_KEY}/"));
+    let scope = scope.ok_or("the access key is unknown")?;
+    let hash = taken.header("x-amz-content-sha256");
+    if hash != "UNSIGNED-PAYLOAD" && hash != hex(&Sha256::digest(&taken.body)) {
+        return Err("the hash of the body is another one".to_owned());
+    }
+    let names = field("SignedHeaders")?;
+    let (path, query) = taken.path.split_once('?').unwrap_or((&taken.path, ""));
+    let mut pairs: Vec<String> = query
+        .split('&')
+        .filter(|pair| !pair.is_empty())
+        .map(|pair| {
+            if pair.contains('=') {
+                pair.to_owned()
+            } else {
+                format!("{pair}=")
+            }
+        })
+        .collect();
+    pairs.sort();
+    let headers = names.split(';').fold(String::new(), |mut text, name| {
+        let _ = writeln!(text, "{name}:{}", taken.header(name).trim());
+        text
+    });
+    let canonical = format!(
+        "{}\n{path}\n{}\n{headers}\n{names}\n{hash}",
+        taken.method,
+        pairs.join("&")
+    );
+    let to_sign = format!(
+        "AWS4-HMAC-SHA256\n{}\n{scope}\n{}",
+        taken.header("x-amz-date"),
+        hex(&Sha256::digest(canonical.as_bytes()))
+    );
+    let secret = format!("AWS4{SECRET_KEY}").into_bytes();
+    let key = scope.split('/').fold(secret, |key, part| mac(&key, part));
+    match hex(&mac(&key, &to_sign)) == field("Signature")? {
+        true => Ok(()),
+        false => Err("the signature is another one".to_owned()),
+    }
+}
+
+fn mac(key: &[u8], text: &str) -> Vec<u8> {
+    let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("a key of any length");
+    mac.update(text.as_bytes());
+    mac.finalize().into_bytes().to_vec()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
