@@ -353,7 +353,7 @@ impl Processor for MetricProcessor {
                 },
             };
             let time = times.as_ref().map_or(0, |times| times.nanos(row));
-            self.groups.add(&by, row, number, time);
+            self.groups.add(by, row, number, time);
         }
         Failures::none()
     }

@@ -246,7 +246,7 @@ impl Processor for Reduce {
         let writer = JsonWriter::new(batch);
         let mut joined = rows.clone();
         for row in rows.iter() {
-            if !write_values(&keys, row, &mut self.key) {
+            if !write_values(keys, row, &mut self.key) {
                 self.counts.without_key += 1;
                 joined.remove(row);
                 continue;
@@ -269,7 +269,7 @@ impl Processor for Reduce {
                 writer.write(row, &mut text);
                 (text, id_len)
             };
-            let is_full = self.join(at, first, &values, row);
+            let is_full = self.join(at, first, values, row);
             if ends.contains(row) {
                 self.finish(Ended::ByEvent);
             } else if is_full {
