@@ -57,6 +57,8 @@ pub use output::{
 pub use own::Own;
 pub use phase::{Phase, Phases};
 pub use processor::{Order, Processor};
-pub use spec::{Build, BuildContext, Effects, Example, Spec, field, field_at, fields, parse};
+pub use spec::{
+    Build, BuildContext, Effects, Example, Spec, beside, field, field_at, fields, parse,
+};
 pub use words::{grouped, plural, plural_were};
 pub use written::{FileIdentity, WrittenFiles};

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use crate::series::Metric;
 
-/// Counters of one input, processor or output. All only grow.
+/// Counters of one input, processor or output. All but the lag only grow.
 #[derive(Debug, Default)]
 pub struct OperatorMetrics {
     events_in: AtomicU64,
@@ -22,6 +22,7 @@ pub struct OperatorMetrics {
     busy_ns: AtomicU64,
     waits: Mutex<Waits>,
     named: Mutex<BTreeMap<&'static str, u64>>,
+    lag: Mutex<Option<u64>>,
     /// What the operator measures of events.
     metric: OnceLock<Arc<Metric>>,
 }
@@ -79,6 +80,8 @@ pub struct Snapshot {
     pub wait: Duration,
     /// Further counters by name.
     pub named: BTreeMap<&'static str, u64>,
+    /// Events of the source that were not delivered, where that is known.
+    pub lag: Option<u64>,
 }
 
 impl Snapshot {
@@ -99,6 +102,7 @@ impl Snapshot {
             busy: self.busy.saturating_sub(earlier.busy),
             wait: self.wait.saturating_sub(earlier.wait),
             named: named.collect(),
+            lag: self.lag,
         }
     }
 }
@@ -159,6 +163,11 @@ impl OperatorMetrics {
         waits.time
     }
 
+    /// Says how many events its source has that it has not delivered, for inputs whose source tells.
+    pub fn set_lag(&self, events: u64) {
+        *self.lag.lock() = Some(events);
+    }
+
     /// The operator makes this metric of events.
     pub fn makes(&self, metric: Arc<Metric>) {
         let _ = self.metric.set(metric);
@@ -188,6 +197,7 @@ impl OperatorMetrics {
             busy: Duration::from_nanos(self.busy_ns.load(Relaxed)),
             wait: self.wait_so_far(),
             named: self.named.lock().clone(),
+            lag: *self.lag.lock(),
         }
     }
 }

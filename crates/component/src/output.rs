@@ -401,6 +401,9 @@ pub enum RequestOrder {
     /// They may overtake each other.
     #[default]
     Free,
+    /// They are begun in the order of the events, many at a time, and the sender sees to it that they arrive so: whatever decides the order happens before
+    /// its call waits for the first time.
+    Begun,
     /// One at a time is in flight to each destination, in the order of the events.
     ByDestination,
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use batch::{FieldPath, HostInfo, PathError};
 use config::{ConfigError, Node, Positional, StageRole};
 use schemars::{Schema, SchemaGenerator};
+use serde_json::Value;
 
 use crate::input::Input;
 use crate::output::{Feeder, Sender, Writer};
@@ -136,6 +137,23 @@ impl BuildContext {
     pub fn tag_or(&self, default: &str) -> Arc<str> {
         self.tag.clone().unwrap_or_else(|| default.into())
     }
+}
+
+/// A schema with the settings of another one added that it does not have itself.
+pub fn beside(mut own: Schema, mut other: Schema) -> Schema {
+    let properties = |schema: &mut Schema| schema.get_mut("properties").map(Value::take);
+    let (settings, others) = (properties(&mut own), properties(&mut other));
+    if let (settings, Some(Value::Object(others))) = (settings, others) {
+        let mut settings = match settings {
+            Some(Value::Object(settings)) => settings,
+            _ => serde_json::Map::new(),
+        };
+        for (name, setting) in others {
+            settings.entry(name).or_insert(setting);
+        }
+        own.insert("properties".to_owned(), settings.into());
+    }
+    own
 }
 
 /// The component's settings from its node; a node without a value gives the defaults.

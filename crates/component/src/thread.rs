@@ -40,6 +40,11 @@ pub fn start<T: Send + 'static>(
 }
 
 impl<T> Work<T> {
+    /// Whether the work has ended.
+    pub fn is_finished(&self) -> bool {
+        self.thread.is_finished()
+    }
+
     /// Waits for the end of the work.
     ///
     /// # Errors

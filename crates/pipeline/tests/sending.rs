@@ -79,6 +79,8 @@ struct Remote {
     /// The most requests that were in flight at once.
     at_once: AtomicUsize,
     /// Lines as they were taken, by destination.
+    /// Lines of requests, in the order in which these were begun.
+    begun: Mutex<Vec<usize>>,
     taken: Mutex<BTreeMap<String, Vec<usize>>>,
 }
 
@@ -112,6 +114,7 @@ impl Remote {
             largest: AtomicUsize::new(0),
             ends_rows: false,
             at_once: AtomicUsize::new(0),
+            begun: Mutex::default(),
             taken: Mutex::default(),
         }
     }
@@ -183,8 +186,6 @@ impl Sender for Remote {
         let call = self.calls.fetch_add(1, Ordering::SeqCst);
         let in_flight = self.in_flight.fetch_add(1, Ordering::SeqCst) + 1;
         self.at_once.fetch_max(in_flight, Ordering::SeqCst);
-        tokio::time::sleep(self.latency).await;
-        self.in_flight.fetch_sub(1, Ordering::SeqCst);
         let text = str::from_utf8(&request.body).expect("text");
         let bare = text
             .strip_prefix('[')
@@ -196,6 +197,9 @@ impl Sender for Remote {
         let lines = lines.map(|line| line.trim_start().parse().expect("a number"));
         let lines: Vec<usize> = lines.collect();
         assert_eq!(lines.len(), request.rows);
+        self.begun.lock().extend(&lines);
+        tokio::time::sleep(self.latency).await;
+        self.in_flight.fetch_sub(1, Ordering::SeqCst);
         let sent = (self.server)(&lines, call)?;
         let declined = sent.retry.iter().chain(&sent.refused);
         let declined: BTreeSet<usize> = declined.map(|row| row.row).collect();
@@ -476,7 +480,11 @@ fn failures_of_every_kind_lose_and_double_nothing() {
         several.destinations = 3;
         [several, Remote::new(moody).sliced()]
     };
-    let orders = [RequestOrder::Free, RequestOrder::ByDestination];
+    let orders = [
+        RequestOrder::Free,
+        RequestOrder::Begun,
+        RequestOrder::ByDestination,
+    ];
     let of_order = |order| remotes().map(|remote| (order, remote));
     for (order, mut remote) in orders.into_iter().flat_map(of_order) {
         remote.requests.order = order;
@@ -516,6 +524,19 @@ fn one_destination_keeps_the_order_of_the_events() {
         let most = case.remotes[0].at_once.load(Ordering::SeqCst);
         assert!(at_once.contains(&most), "{most} at once");
     }
+}
+
+#[test]
+fn requests_are_begun_in_the_order_of_the_events_many_at_a_time() {
+    let mut remote = Remote::new(good);
+    remote.requests.order = RequestOrder::Begun;
+    let case = Case::new(60, vec![remote]);
+    assert!(case.run().report.is_clean());
+    let begun = case.remotes[0].begun.lock();
+    assert!(begun.is_sorted(), "{begun:?}");
+    assert_eq!(*begun, lines(60));
+    let most = case.remotes[0].at_once.load(Ordering::SeqCst);
+    assert!(most > 1, "{most} at once");
 }
 
 #[test]

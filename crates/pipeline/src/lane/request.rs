@@ -158,7 +158,7 @@ impl Assembly {
             limits: requests.limits,
             slice_min: match requests.order {
                 _ if requests.limits.is_filled => requests.limits.size_max,
-                RequestOrder::Free => ENOUGH.min(half),
+                RequestOrder::Free | RequestOrder::Begun => ENOUGH.min(half),
                 // One after the other, each takes a round trip: they are filled.
                 RequestOrder::ByDestination => half,
             },

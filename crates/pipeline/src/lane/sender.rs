@@ -112,8 +112,14 @@ impl SenderLane {
         self.account.used() < self.in_flight_max
     }
 
+    /// Whether requests are made in the order of the events.
     fn is_in_order(&self) -> bool {
-        self.requests.order == RequestOrder::ByDestination
+        self.requests.order != RequestOrder::Free
+    }
+
+    fn schedule(&self, common: &Common) -> Schedule {
+        let one_at_a_time = self.requests.order == RequestOrder::ByDestination;
+        Schedule::new(self.settings.concurrency, common.retry, one_at_a_time)
     }
 
     /// Makes requests of what is encoded.
@@ -213,7 +219,7 @@ impl SenderLane {
     /// Sends what is offered until the lane is closed and empty.
     pub async fn run(&self, common: &Common, ended: &(dyn Fn() + Sync)) {
         let mut course = Course {
-            schedule: Schedule::new(self.settings.concurrency, common.retry, self.is_in_order()),
+            schedule: self.schedule(common),
             trouble: Trouble::default(),
             stop_by: None,
         };
