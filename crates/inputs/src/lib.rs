@@ -11,6 +11,7 @@ mod forward;
 mod generate;
 mod http;
 mod journald;
+mod kafka;
 mod loki;
 mod otlp;
 mod own;
@@ -50,6 +51,7 @@ pub static SPECS: &[Spec] = &[
     http::SPEC,
     own::log::SPEC,
     journald::SPEC,
+    kafka::SPEC,
     loki::SPEC,
     own::metrics::SPEC,
     otlp::SPEC,
@@ -62,3 +64,10 @@ pub static SPECS: &[Spec] = &[
     socket::specs::UDP,
     socket::specs::UNIX,
 ];
+
+/// Those that this build is without: their settings are known, and building one is an error that says how to get it.
+pub static ABSENT: &[&str] = if cfg!(feature = "kafka") {
+    &[]
+} else {
+    &["kafka"]
+};

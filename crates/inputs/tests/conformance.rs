@@ -29,6 +29,57 @@ fn post_as(port: u16, path: &str, header: &str, body: &str) {
     }
 }
 
+/// Brokers for the workspace with this port, which live as long as the process.
+#[cfg(feature = "kafka")]
+fn brokers(port: u16) -> String {
+    use std::collections::HashMap;
+
+    use kafka::rdkafka::mocking::MockCluster;
+    use parking_lot::Mutex;
+
+    static BROKERS: Mutex<Option<HashMap<u16, String>>> = Mutex::new(None);
+    let mut known = BROKERS.lock();
+    let start = || {
+        let cluster = MockCluster::new(1).expect("brokers");
+        cluster.create_topic("t", 3, 1).expect("a topic");
+        let brokers = cluster.bootstrap_servers();
+        std::mem::forget(cluster);
+        brokers
+    };
+    let known = known.get_or_insert_default();
+    known.entry(port).or_insert_with(start).clone()
+}
+
+/// Sends records to all partitions.
+#[cfg(feature = "kafka")]
+fn produce(brokers: &str, events: usize) {
+    use std::time::Duration;
+
+    use kafka::rdkafka::ClientConfig;
+    use kafka::rdkafka::producer::{BaseProducer, BaseRecord, Producer};
+
+    let mut config = ClientConfig::new();
+    config.set("bootstrap.servers", brokers);
+    let producer: BaseProducer = config.create().expect("a producer");
+    for event in 0..events {
+        let value = format!("line {event}");
+        let record = BaseRecord::<(), _>::to("t").payload(&value);
+        let sent = producer.send(record.partition((event % 3) as i32));
+        sent.map_err(|(error, _)| error).expect("it is taken");
+    }
+    producer.flush(Duration::from_secs(10)).expect("delivered");
+}
+
+#[cfg(not(feature = "kafka"))]
+fn brokers(_: u16) -> String {
+    unreachable!("this build is without Kafka")
+}
+
+#[cfg(not(feature = "kafka"))]
+fn produce(_: &str, _: usize) {
+    unreachable!("this build is without Kafka")
+}
+
 static CASES: &[InputCase] = &[
     InputCase {
         name: "elasticsearch",
@@ -131,6 +182,15 @@ static CASES: &[InputCase] = &[
             let mode = Permissions::from_mode(0o755);
             program.set_permissions(mode).expect("its own file");
         },
+        reads: true,
+    },
+    InputCase {
+        name: "kafka",
+        settings: |place| {
+            let brokers = brokers(place.port);
+            format!("{{brokers: '{brokers}', topics: t, group: g, until: end, codec: text}}")
+        },
+        feed: |place, events| produce(&brokers(place.port), events),
         reads: true,
     },
     InputCase {
@@ -248,5 +308,5 @@ static CASES: &[InputCase] = &[
 
 #[test]
 fn every_input_conforms() {
-    check(inputs::SPECS, CASES);
+    check(inputs::SPECS, CASES, inputs::ABSENT);
 }

@@ -30,6 +30,7 @@ mod file;
 mod forward;
 mod hosts;
 mod http;
+mod kafka;
 mod logstash;
 mod loki;
 mod members;
@@ -70,6 +71,7 @@ pub static SPECS: &[Spec] = &[
     file::SPEC,
     forward::SPEC,
     http::SPEC,
+    kafka::SPEC,
     logstash::SPEC,
     loki::SPEC,
     object_store::SPEC,
@@ -83,3 +85,10 @@ pub static SPECS: &[Spec] = &[
     udp::SPEC,
     unix::SPEC,
 ];
+
+/// Those that this build is without: their settings are known, and building one is an error that says how to get it.
+pub static ABSENT: &[&str] = if cfg!(feature = "kafka") {
+    &[]
+} else {
+    &["kafka"]
+};

@@ -1,5 +1,6 @@
 //! The settings of outputs together with those that several outputs share.
 
+use component::beside;
 use net::ClientSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::Value;
@@ -31,21 +32,4 @@ pub fn codec_beside(own: Schema, generator: &mut SchemaGenerator, default: Codec
         setting.insert("default".to_owned(), name);
     }
     beside(own, codec)
-}
-
-/// A schema with the settings of another one added that it does not have itself.
-fn beside(mut own: Schema, mut other: Schema) -> Schema {
-    let properties = |schema: &mut Schema| schema.get_mut("properties").map(Value::take);
-    let (settings, others) = (properties(&mut own), properties(&mut other));
-    if let (settings, Some(Value::Object(others))) = (settings, others) {
-        let mut settings = match settings {
-            Some(Value::Object(settings)) => settings,
-            _ => serde_json::Map::new(),
-        };
-        for (name, setting) in others {
-            settings.entry(name).or_insert(setting);
-        }
-        own.insert("properties".to_owned(), settings.into());
-    }
-    own
 }

@@ -2,5 +2,5 @@
 
 #[test]
 fn documented_examples_are_accepted() {
-    testkit::examples::check_stages(outputs::SPECS);
+    testkit::examples::check_stages(outputs::SPECS, outputs::ABSENT);
 }

@@ -8,6 +8,7 @@
 //! | [`cutter`] | a proxy that cuts connections at random bytes |
 //! | [`examples`] | checks of the examples that components document |
 //! | [`http`] | an HTTP server that does what a test wants and keeps what it got |
+//! | [`kafka`] | a real broker of Kafka |
 //! | [`loki`] | a strict double of Loki's push endpoint |
 //! | [`lumberjack`] | a strict client of the protocol of Beats |
 //! | [`mmdb`] | a writer of small MaxMind databases |
@@ -25,6 +26,7 @@ pub mod conformance;
 pub mod cutter;
 pub mod examples;
 pub mod http;
+pub mod kafka;
 pub mod loki;
 pub mod lumberjack;
 pub mod mmdb;

@@ -211,17 +211,22 @@ fn joined(mut chunks: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-fn script(name: &str) -> Command {
+/// The folder of this repository.
+pub(crate) fn root() -> PathBuf {
     // Said at run time: a test that was built in another clone may be run here.
     let package = std::env::var_os("CARGO_MANIFEST_DIR").expect("run by Cargo");
-    let root = Path::new(&package).join("../..");
+    Path::new(&package).join("../..")
+}
+
+fn script(name: &str) -> Command {
+    let root = root();
     let mut command = Command::new(root.join("bench/search-server"));
     command.arg(name).env("CARGO_TARGET_DIR", target(&root));
     command
 }
 
 /// The folder that this test was built in, where servers are kept as well.
-fn target(root: &Path) -> PathBuf {
+pub(crate) fn target(root: &Path) -> PathBuf {
     let test = std::env::current_exe().expect("this test");
     let profile = test.ancestors().find(|place| {
         let name = place.file_name().and_then(|name| name.to_str());

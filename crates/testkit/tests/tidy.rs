@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 mod circles;
 
 /// The crates, each depending only on those before it.
-const ORDER: [&str; 19] = [
+const ORDER: [&str; 20] = [
     "datetime",
     "disk",
     "batch",
@@ -17,6 +17,7 @@ const ORDER: [&str; 19] = [
     "registry",
     "component",
     "net",
+    "kafka",
     "expr",
     "queue",
     "profiler",

@@ -226,6 +226,11 @@ const FAILED: Family<'static> = gauge(
     "",
     "1 where the output has failed for good.",
 );
+const LAG: Family<'static> = gauge(
+    "millpond_input_lag_events",
+    "",
+    "Events of the source of an input that were not delivered, where the source tells.",
+);
 const FILES: Family<'static> = gauge("millpond_input_files", "", "Files that an input knows.");
 const FILE_LAG: Family<'static> = gauge(
     "millpond_input_file_lag_bytes",
@@ -288,6 +293,12 @@ impl MetricsPage {
         each_operator(&pipelines, |[pipeline, _, (_, name)], operator| {
             if let Some(open) = open_connections(operator) {
                 text.sample(&[*pipeline, ("input", name)], open);
+            }
+        });
+        text.family(&LAG);
+        each_operator(&pipelines, |[pipeline, _, (_, name)], operator| {
+            if let Some(lag) = operator.counts.lag {
+                text.sample(&[*pipeline, ("input", name)], lag);
             }
         });
         of_outputs(&mut text, &pipelines);

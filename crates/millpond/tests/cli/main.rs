@@ -34,6 +34,8 @@ mod http_crowd;
 mod http_input;
 mod http_output;
 mod journald_input;
+#[cfg(feature = "kafka")]
+mod kafka;
 mod log;
 mod loki_input;
 mod loki_output;

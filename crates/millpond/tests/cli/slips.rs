@@ -9,6 +9,19 @@ fn on_event(stage: &str) -> Ended {
     run_on(EVENT, &format!("stdin codec=json | {stage} | stdout"))
 }
 
+#[cfg(not(feature = "kafka"))]
+#[test]
+fn a_component_that_this_build_is_without_says_how_to_get_it() {
+    for (pipeline, code, part) in [
+        ("stdin | kafka b topic=t", 2, "--features kafka"),
+        ("kafka b topics=t group=g | stdout", 2, "--features kafka"),
+        ("stdin | kafka b topik=t", 2, "did you mean `topic`?"),
+    ] {
+        let said = millpond(&["check", pipeline]).expect(code).err;
+        assert!(said.contains(part), "{pipeline}: {said}");
+    }
+}
+
 #[test]
 fn what_stands_in_the_wrong_place_is_named_with_its_right_place() {
     let folder = Folder::new();

@@ -96,12 +96,12 @@ impl Sink for Pipeline {
     }
 }
 
-/// Checks every input.
+/// Checks every input, but for those that this build is without (`absent`).
 ///
 /// # Panics
 /// One does not conform, or has no case.
-pub fn check(specs: &'static [Spec], cases: &'static [InputCase]) {
-    for (spec, case) in pair(specs, cases, |case| case.name) {
+pub fn check(specs: &'static [Spec], cases: &'static [InputCase], absent: &[&str]) {
+    for (spec, case) in pair(specs, cases, absent, |case| case.name) {
         delivers(spec, case);
         for mood in [Mood::Stopped, Mood::Silent] {
             ends(spec, case, mood, false);

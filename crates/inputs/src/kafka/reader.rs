@@ -1,0 +1,341 @@
+//! The thread that polls.
+
+use std::panic::resume_unwind;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::time::{Duration, Instant};
+
+use ::kafka::rdkafka::consumer::Consumer;
+use ::kafka::rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use ::kafka::rdkafka::message::{BorrowedMessage, Message};
+use ::kafka::{LinkState, Trouble};
+use async_trait::async_trait;
+use component::{BuildContext, Effects, Input, InputContext, InputError, Limit, thread};
+use config::{ConfigError, Node};
+
+use super::batches::Batches;
+use super::consumer::{KafkaConsumer, configuration, consumer, store_safe};
+use super::gather::Gathered;
+use super::partitions::Partitions;
+use super::settings::KafkaSettings;
+use crate::connections::settings::check_unending;
+use crate::error::RunError;
+use crate::reading::on_blocking_thread;
+
+/// How long a poll waits while there is nothing.
+const POLL: Duration = Duration::from_millis(50);
+
+/// How long nothing is polled while the queue is full, before partitions are paused: what librdkafka has fetched of them is
+/// fetched again afterwards.
+const FULL_MAX: Duration = Duration::from_secs(2);
+
+/// How often it is looked what is safe.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// How many records are read before the clock is looked at.
+const RECORDS_AT_ONCE: usize = 256;
+
+struct Kafka {
+    settings: KafkaSettings,
+    node: Node,
+    state: Arc<LinkState>,
+    partitions: Arc<Partitions>,
+    /// Made when the input opens.
+    consumer: Option<KafkaConsumer>,
+}
+
+/// Makes the input of its settings.
+///
+/// # Errors
+/// One of them cannot be used, at its place.
+pub(super) fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Input>, ConfigError> {
+    let settings = KafkaSettings::read(node)?;
+    configuration(&settings, node)?;
+    if settings.own.until.is_none() {
+        check_unending("kafka", node, context)?;
+    }
+    if context.effects == Effects::Nothing {
+        let error = node.error(
+            "the offsets of the group would be committed, and here every event is thrown away",
+        );
+        return Err(error.note(
+            "run it with its outputs (`bench --real-outputs`) and a group for that purpose",
+        ));
+    }
+    Ok(Box::new(Kafka {
+        settings,
+        node: node.clone(),
+        state: Arc::default(),
+        partitions: Arc::default(),
+        consumer: None,
+    }))
+}
+
+#[async_trait]
+impl Input for Kafka {
+    async fn open(&mut self) -> Result<(), ConfigError> {
+        let consumer = consumer(&self.settings, &self.node, &self.state, &self.partitions)?;
+        self.consumer = Some(consumer);
+        Ok(())
+    }
+
+    async fn run(mut self: Box<Self>, ctx: InputContext) -> Result<(), InputError> {
+        if self.consumer.is_none() {
+            self.open().await.map_err(RunError::from)?;
+        }
+        let Some(consumer) = self.consumer.take() else {
+            return Ok(());
+        };
+        on_blocking_thread(ctx, move |ctx| {
+            let reader = KafkaReader {
+                ctx,
+                consumer,
+                settings: self.settings,
+                state: self.state,
+                partitions: self.partitions,
+                looked: Instant::now(),
+            };
+            reader.run()
+        })
+        .await
+    }
+
+    fn can_wait(&self) -> bool {
+        true
+    }
+}
+
+/// Polls, and hands over what comes.
+struct KafkaReader<'c> {
+    ctx: &'c mut InputContext,
+    consumer: KafkaConsumer,
+    settings: KafkaSettings,
+    state: Arc<LinkState>,
+    partitions: Arc<Partitions>,
+    looked: Instant,
+}
+
+impl KafkaReader<'_> {
+    /// Reads until it is to stop, or, where the run is to end, to the end; gives what went wrong.
+    fn run(mut self) -> Vec<String> {
+        let (hand_over, taken) = sync_channel(1);
+        let batches = Batches::new(
+            &self.settings.codec,
+            self.settings.own.event_ids,
+            self.ctx,
+            &self.partitions,
+        );
+        let sending = match thread::start("kafka batches", move || send(batches, &taken)) {
+            Ok(sending) => sending,
+            Err(error) => return vec![format!("the system cannot create another thread: {error}")],
+        };
+        let topics = self.settings.own.topics.iter().map(String::as_str);
+        let topics: Vec<&str> = topics.collect();
+        let subscribed = self.consumer.subscribe(&topics);
+        let problems = match subscribed {
+            Ok(()) => self.read(&hand_over),
+            Err(error) => vec![format!("the topics cannot be subscribed to: {error}")],
+        };
+        drop(hand_over);
+        self.finish(&sending);
+        if let Err(panic) = sending.join() {
+            resume_unwind(panic);
+        }
+        problems
+    }
+
+    fn is_over(&self) -> bool {
+        self.ctx.stop.is_stopped() || self.partitions.has_ended()
+    }
+
+    fn read(&mut self, hand_over: &SyncSender<Gathered>) -> Vec<String> {
+        let takes_ids = self.settings.own.event_ids;
+        let mut gathered = Gathered::new(takes_ids);
+        let is_finite = self.settings.own.until.is_some();
+        while !self.is_over() {
+            if let Err(problem) = self.gather(&mut gathered) {
+                return vec![problem];
+            }
+            let is_due = gathered.is_full() || gathered.patience().is_zero();
+            let is_complete = is_finite && self.partitions.are_complete();
+            if !gathered.is_empty() && (is_due || is_complete) {
+                let full = std::mem::replace(&mut gathered, Gathered::new(takes_ids));
+                if !self.hand_over(hand_over, full) {
+                    break;
+                }
+            }
+            if is_complete {
+                break;
+            }
+            self.look();
+        }
+        Vec::new()
+    }
+
+    /// Takes what there is, up to a number of records, or waits a moment.
+    ///
+    /// # Errors
+    /// Nothing can be read any more.
+    fn gather(&self, gathered: &mut Gathered) -> Result<(), String> {
+        let mut patience = gathered.patience().min(POLL);
+        for _ in 0..RECORDS_AT_ONCE {
+            if gathered.is_full() {
+                break;
+            }
+            match self.consumer.poll(patience) {
+                None => break,
+                Some(Ok(message)) => self.take(gathered, &message),
+                Some(Err(error)) => self.failed(&error)?,
+            }
+            // What else there is is taken at once.
+            patience = Duration::ZERO;
+        }
+        Ok(())
+    }
+
+    fn take(&self, gathered: &mut Gathered, message: &BorrowedMessage<'_>) {
+        let (topic, number) = (message.topic(), message.partition());
+        let partition = gathered.last_partition(topic, number);
+        // One that was taken away meanwhile is read by another member.
+        if let Some(partition) = partition.or_else(|| self.partitions.find(topic, number)) {
+            gathered.push(partition, message);
+        }
+    }
+
+    fn failed(&self, error: &KafkaError) -> Result<(), String> {
+        let code = error.rdkafka_error_code();
+        match error {
+            KafkaError::PartitionEOF(number) => {
+                // Which topic it is, librdkafka knows and its wrapper does not say.
+                let partitions = self.partitions.numbered(*number);
+                if let [only] = &partitions[..] {
+                    only.reached_end();
+                }
+                return Ok(());
+            }
+            KafkaError::MessageConsumptionFatal(code) => {
+                return Err(format!("reading ended: {code}"));
+            }
+            _ => {}
+        }
+        let text = match code {
+            Some(RDKafkaErrorCode::UnknownTopic | RDKafkaErrorCode::UnknownTopicOrPartition) => {
+                "a topic does not exist; it is read once it does".to_owned()
+            }
+            Some(RDKafkaErrorCode::GroupAuthorizationFailed) => {
+                format!(
+                    "the client may not read in the group {} ({error})",
+                    self.settings.own.group
+                )
+            }
+            Some(RDKafkaErrorCode::TopicAuthorizationFailed) => {
+                format!("the client may not read a topic ({error})")
+            }
+            // Told as trouble.
+            _ => return Ok(()),
+        };
+        if self.settings.own.until.is_some() {
+            return Err(text);
+        }
+        let limit = Limit::once_for("kafka", &text);
+        self.ctx.diagnostics.warn_limited(limit, || text.clone());
+        Ok(())
+    }
+
+    /// Hands records over. While there is no room, partitions are paused, and the input stays in its group; whether there is
+    /// somebody who takes them.
+    fn hand_over(&mut self, hand_over: &SyncSender<Gathered>, gathered: Gathered) -> bool {
+        let mut gathered = gathered;
+        let begin = Instant::now();
+        let mut is_paused = false;
+        loop {
+            match hand_over.try_send(gathered) {
+                Ok(()) => break,
+                Err(TrySendError::Disconnected(_)) => return false,
+                Err(TrySendError::Full(back)) => gathered = back,
+            }
+            if self.is_over() {
+                return false;
+            }
+            if begin.elapsed() < FULL_MAX {
+                std::thread::sleep(Duration::from_millis(2));
+            } else {
+                is_paused |= self.set_paused(true);
+                self.stay();
+            }
+            self.look();
+        }
+        if is_paused {
+            self.set_paused(false);
+        }
+        true
+    }
+
+    /// Stops or begins to fetch; whether that worked.
+    fn set_paused(&self, is_paused: bool) -> bool {
+        let set = self
+            .consumer
+            .assignment()
+            .and_then(|assigned| match is_paused {
+                true => self.consumer.pause(&assigned),
+                false => self.consumer.resume(&assigned),
+            });
+        set.is_ok()
+    }
+
+    /// Polls for the sake of the group, while partitions are paused.
+    fn stay(&self) {
+        // A record that comes all the same is one of a partition that has just been assigned: it is read again.
+        if let Some(Ok(message)) = self.consumer.poll(POLL) {
+            let at = ::kafka::rdkafka::Offset::Offset(message.offset());
+            let _ = self
+                .consumer
+                .seek(message.topic(), message.partition(), at, POLL);
+        }
+    }
+
+    /// Looks what has become safe, and what a person should hear.
+    fn look(&mut self) {
+        if self.looked.elapsed() < LOOK_EVERY {
+            return;
+        }
+        self.looked = Instant::now();
+        store_safe(&self.consumer, &self.partitions);
+        if let Some(lag) = self.consumer.context().take_lag() {
+            self.ctx.metrics.set_lag(lag);
+        }
+        for warning in self.state.take_warnings() {
+            self.ctx.diagnostics.pass_on(warning);
+        }
+        let text = match self.state.take_trouble() {
+            Some(Trouble::Down(reason)) => format!("no broker can be reached: {reason}"),
+            Some(Trouble::Refused(reason)) => format!("brokers refuse the client: {reason}"),
+            Some(Trouble::Fatal(reason)) => reason,
+            None => return,
+        };
+        let limit = Limit::events("kafka");
+        self.ctx.diagnostics.warn_limited(limit, || text);
+    }
+
+    /// Waits until everything that was sent is safe, and leaves the group.
+    fn finish(self, sending: &thread::Work<()>) {
+        self.ctx.end_sending();
+        while !sending.is_finished() || self.partitions.is_waiting() {
+            self.set_paused(true);
+            self.stay();
+            store_safe(&self.consumer, &self.partitions);
+        }
+        store_safe(&self.consumer, &self.partitions);
+        // Commits what is stored.
+        drop(self.consumer);
+    }
+}
+
+/// Makes batches of what is handed over, until nobody hands anything over or the pipeline takes no more.
+fn send(mut batches: Batches, taken: &Receiver<Gathered>) {
+    while let Ok(gathered) = taken.recv() {
+        if batches.send(&gathered).is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! The settings of `kafka`.
+
+use ::kafka::BrokerSettings;
+use ::kafka::is_topic;
+use codec::LineEnding;
+use config::{ConfigError, Node, Size};
+use jiff::Timestamp;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::{Deserialize, Serialize};
+
+use crate::reading::records::Records;
+use crate::reading::settings::{Codec, line_size_default};
+
+/// How records are written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum RecordCodec {
+    /// The value of each record is a JSON object. One that is not becomes an event of text with the tag `_jsonparsefailure`.
+    #[default]
+    Json,
+    /// The same as `json`.
+    Ndjson,
+    /// Each record is an event with its value as `message`.
+    Text,
+    /// The value of each record is a syslog message, RFC 5424 or 3164: its parts become fields. One that is not becomes an event of text
+    /// with the tag `_syslogparsefailure`.
+    Syslog,
+}
+
+/// Where a run ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Until {
+    /// At the records that were the last ones of their partitions when these were assigned.
+    End,
+}
+
+/// The settings of `kafka`, without those of the client.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(not(feature = "kafka"), allow(dead_code, reason = "only checked"))]
+pub(super) struct Config {
+    /// The topics: names, and regular expressions that begin with `^` and match the names of all topics that are read, also those that are created later.
+    pub(super) topics: Vec<String>,
+    /// The consumer group. The partitions of the topics are shared among its members; the brokers keep its offsets.
+    pub(super) group: String,
+    /// Where a partition is begun for which the group has no offset: `beginning`, `end`, or an RFC 3339 time, for the first record with that
+    /// time or a later one.
+    #[serde(default = "start_default")]
+    pub(super) start: String,
+    /// Where to end: `end`, for the records that are there at the start. Default: the input works until it is stopped.
+    pub(super) until: Option<Until>,
+    /// The format of records.
+    #[serde(default)]
+    pub(super) codec: RecordCodec,
+    /// The maximum length of a record in bytes; longer ones are truncated and tagged `_truncated`. At most 1GiB.
+    #[serde(default = "line_size_default")]
+    pub(super) max_line_bytes: Size,
+    /// Adds `@timestamp` and `host.name` to JSON events that do not have these fields; events of text
+    /// always get them.
+    #[serde(default)]
+    pub(super) add_fields: bool,
+    /// The time zone of syslog times without one, such as `Europe/Berlin` or `+02:00`. Default: the local time
+    /// zone of the machine.
+    pub(super) timezone: Option<String>,
+    /// Whether the header `event_id` of a record is the id of its event, as the output `kafka` writes it with the same setting.
+    #[serde(default)]
+    pub(super) event_ids: bool,
+}
+
+fn start_default() -> String {
+    "beginning".to_owned()
+}
+
+/// Where a partition is begun without an offset.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Start {
+    Beginning,
+    End,
+    /// At a time in milliseconds since 1970.
+    Time(i64),
+}
+
+/// All settings of an input.
+#[cfg_attr(not(feature = "kafka"), allow(dead_code, reason = "only checked"))]
+pub(super) struct KafkaSettings {
+    pub(super) brokers: BrokerSettings,
+    pub(super) own: Config,
+    pub(super) start: Start,
+    pub(super) codec: codec::Settings,
+}
+
+impl KafkaSettings {
+    /// Reads the settings in `node`.
+    ///
+    /// # Errors
+    /// One of them cannot be used, at its place.
+    pub(super) fn read(node: &Node) -> Result<Self, ConfigError> {
+        let (brokers, rest) = BrokerSettings::divide(node)?;
+        let own: Config = BrokerSettings::parse_rest(&rest)?;
+        check_topics(&own.topics, node.nearest("topics"))?;
+        if own.group.is_empty() {
+            return Err(node
+                .nearest("group")
+                .error("the name of a group is expected"));
+        }
+        let start = match &*own.start {
+            "beginning" => Start::Beginning,
+            "end" => Start::End,
+            text => match text.parse::<Timestamp>() {
+                Ok(time) => Start::Time(time.as_millisecond()),
+                Err(_) => {
+                    let error = node.nearest("start");
+                    return Err(error.error(
+                        "`beginning`, `end` or a time such as `2026-01-31T12:00:00Z` is expected",
+                    ));
+                }
+            },
+        };
+        let records = Records {
+            codec: match own.codec {
+                RecordCodec::Json | RecordCodec::Ndjson => Codec::Json,
+                RecordCodec::Text => Codec::Text,
+                RecordCodec::Syslog => Codec::Syslog,
+            },
+            add_fields: own.add_fields,
+            max_line_bytes: own.max_line_bytes,
+            timezone: own.timezone.as_deref(),
+            line_ending: LineEnding::Lf,
+            delimiter: b',',
+            ..Records::default()
+        };
+        Ok(Self {
+            codec: records.settings(node)?,
+            brokers,
+            own,
+            start,
+        })
+    }
+}
+
+fn check_topics(topics: &[String], node: &Node) -> Result<(), ConfigError> {
+    if topics.is_empty() {
+        return Err(node.error("`topics` is missing: the names of topics"));
+    }
+    for (index, topic) in topics.iter().enumerate() {
+        let at = node.items().get(index).unwrap_or(node);
+        if topic.starts_with('^') {
+            regex::Regex::new(topic).map_err(|error| {
+                at.error(format!("`{topic}` is not a regular expression: {error}"))
+            })?;
+        } else if !is_topic(topic) {
+            let error = at.error(format!("`{topic}` cannot be the name of a topic"));
+            return Err(error.note("a regular expression begins with `^`"));
+        }
+    }
+    Ok(())
+}
+
+/// The schema of all settings.
+pub(super) fn schema(generator: &mut SchemaGenerator) -> Schema {
+    let own = Config::json_schema(generator);
+    component::beside(own, BrokerSettings::json_schema(generator))
+}
+
+#[cfg(test)]
+mod tests {
+    use config::{Source, parse_yaml};
+
+    use super::*;
+
+    fn read(yaml: &str) -> Result<KafkaSettings, ConfigError> {
+        let node = parse_yaml(&Source::new("t.yaml", yaml)).expect("YAML");
+        KafkaSettings::read(&node)
+    }
+
+    #[test]
+    fn a_start_is_an_end_or_a_time() {
+        for (start, expected) in [
+            ("beginning", Start::Beginning),
+            ("end", Start::End),
+            ("2026-01-02T03:04:05.678Z", Start::Time(1_767_323_045_678)),
+        ] {
+            let yaml = format!("{{brokers: b, topics: t, group: g, start: '{start}'}}");
+            assert_eq!(read(&yaml).expect("settings").start, expected);
+        }
+    }
+
+    #[test]
+    fn settings_that_cannot_work_are_refused_at_their_place() {
+        for (yaml, part) in [
+            ("{topics: t, group: g}", "`brokers` is missing"),
+            ("{brokers: b, group: g}", "topics"),
+            ("{brokers: b, topics: [], group: g}", "`topics` is missing"),
+            ("{brokers: b, topics: t}", "group"),
+            ("{brokers: b, topics: t, group: ''}", "the name of a group"),
+            (
+                "{brokers: b, topics: [t, 'a*'], group: g}",
+                "begins with `^`",
+            ),
+            (
+                "{brokers: b, topics: '^a(', group: g}",
+                "not a regular expression",
+            ),
+            (
+                "{brokers: b, topics: t, group: g, start: now}",
+                "`beginning`, `end`",
+            ),
+            (
+                "{brokers: b, topics: t, group: g, topic: x}",
+                "unknown setting `topic`",
+            ),
+            ("{brokers: b, topics: t, group: g, codec: csv}", "csv"),
+        ] {
+            let error = read(yaml).err().expect(yaml).to_string();
+            assert!(error.contains(part), "{yaml}: {error}");
+        }
+    }
+}
