@@ -71,7 +71,7 @@ With several `hosts`, requests are distributed over all of them, and each has a 
         },
         Example {
             title: "TLS, a user and a password",
-            stage: "redis redis.example:6380 key=logs tls={} user=shipper password=file:/run/secrets/redis",
+            stage: "redis redis.example:6380 key=logs tls.ca=ca.pem user=shipper password=file:/run/secrets/redis",
             input: "",
             output: "",
         },
