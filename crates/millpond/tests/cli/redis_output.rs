@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use testkit::cutter::Cutter;
 use testkit::ports::free_port;
+use testkit::rights::leave_out;
 
 use crate::program::{Folder, millpond};
 use crate::running::{Service, eventually, numbered};
@@ -18,7 +19,18 @@ struct Redis {
 }
 
 impl Redis {
-    fn start(folder: &Folder) -> Self {
+    /// None where it is not installed: the test is left out.
+    fn start(folder: &Folder) -> Option<Self> {
+        for (program, package) in [
+            ("redis-server", "redis-server"),
+            ("redis-cli", "redis-tools"),
+        ] {
+            let mut version = Command::new(program);
+            if version.arg("--version").output().is_err() {
+                leave_out(&format!("{program} is missing (package {package})"));
+                return None;
+            }
+        }
         let (port, folder) = (free_port(), folder.path("redis"));
         std::fs::create_dir(&folder).expect("a writable folder");
         let child = Self::spawn(port, &folder);
@@ -28,7 +40,7 @@ impl Redis {
             child,
         };
         redis.until_ready();
-        redis
+        Some(redis)
     }
 
     fn spawn(port: u16, folder: &str) -> Child {
@@ -90,7 +102,9 @@ impl Drop for Redis {
 #[test]
 fn events_are_in_the_list_once_through_kills_and_cuts() {
     let folder = Folder::new();
-    let mut redis = Redis::start(&folder);
+    let Some(mut redis) = Redis::start(&folder) else {
+        return;
+    };
     let cutter = Cutter::start(redis.address(), 7, 2_000_000);
     let log = folder.write("log", numbered("app", 0..100_000));
     let pipeline = format!(
@@ -115,7 +129,9 @@ fn events_are_in_the_list_once_through_kills_and_cuts() {
 #[test]
 fn a_stream_is_bounded_and_its_entries_are_in_order() {
     let folder = Folder::new();
-    let redis = Redis::start(&folder);
+    let Some(redis) = Redis::start(&folder) else {
+        return;
+    };
     let log = folder.write("log", numbered("app", 0..5_000));
     let settings = "key='s:%{k}' data_type=stream max_length=1k codec=text password=secret";
     let pipeline = format!(
@@ -134,7 +150,9 @@ fn a_stream_is_bounded_and_its_entries_are_in_order() {
 #[test]
 fn what_must_be_mended_ends_a_run_and_is_said() {
     let folder = Folder::new();
-    let redis = Redis::start(&folder);
+    let Some(redis) = Redis::start(&folder) else {
+        return;
+    };
     redis.ask(&["SET", "text", "x"]);
     let log = folder.write("log", numbered("app", 0..10));
     for (settings, said) in [
