@@ -4,6 +4,7 @@
 //! that years always have four digits.
 
 use crate::civil::{date_of, days_from_civil, days_in_month};
+use crate::zone::two_digits;
 use crate::{DAY, NANOS_PER_SECOND};
 
 /// Two decimal digits for each number below a hundred, with room up to a power of two, so that a mask replaces the
@@ -93,7 +94,7 @@ pub fn read_utc(text: &[u8]) -> Option<i64> {
             return None;
         }
     }
-    let number = |at: usize| two_digits(date_and_time, at);
+    let number = |at: usize| two_digits(date_and_time, at).map(i32::cast_unsigned);
     let year = i64::from(number(0)? * 100 + number(2)?);
     let (month, day) = (number(5)?, number(8)?);
     let (hour, minute, second) = (number(11)?, number(14)?, number(17)?);
@@ -138,12 +139,6 @@ const TENS: [i64; 9] = [
     10_000_000,
     100_000_000,
 ];
-
-#[inline(always)]
-fn two_digits(text: &[u8; 19], at: usize) -> Option<u32> {
-    let [tens, ones] = [text[at], text[at + 1]].map(|digit| u32::from(digit.wrapping_sub(b'0')));
-    (tens < 10 && ones < 10).then_some(tens * 10 + ones)
-}
 
 #[cfg(test)]
 mod tests {

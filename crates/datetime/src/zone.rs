@@ -145,7 +145,7 @@ pub fn offset(text: &[u8]) -> Option<(i32, usize)> {
 }
 
 #[inline]
-fn two_digits(text: &[u8], at: usize) -> Option<i32> {
+pub(crate) fn two_digits(text: &[u8], at: usize) -> Option<i32> {
     match text.get(at..at + 2)? {
         [tens @ b'0'..=b'9', ones @ b'0'..=b'9'] => {
             Some(i32::from(tens - b'0') * 10 + i32::from(ones - b'0'))
