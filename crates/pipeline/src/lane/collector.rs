@@ -8,12 +8,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use component::{Collector, Encoded};
+use component::Collector;
 use queue::{AHEAD_MAX, Ticket};
 
 use super::letters::{self, Stored};
 use super::offers::{Item, Next};
-use super::writer::{Outcome, WriterLane, come_to};
+use super::writer::{Outcome, WriterLane, come_to, rendered};
 use super::{Common, Ending};
 
 /// How long the output may be idle before it is asked what is safe.
@@ -87,17 +87,9 @@ async fn deliver(
     mut item: Item,
     taken: &mut Collected,
 ) {
-    if item.rows.is_empty() {
-        common.give_back(item.encoded.take());
-        return item.ticket.pass(common.index);
-    }
-    if !common.works() {
-        common.give_back(item.encoded.take());
-        return common.decline(&item.ticket);
-    }
-    let is_counted = item.encoded.is_some();
-    let ready = item.encoded.take();
-    let encoded = ready.unwrap_or_else(|| common.encode(&item, Encoded::default()));
+    let Some((encoded, is_counted)) = rendered(common, &mut item) else {
+        return;
+    };
     let sequence = item.ticket.sequence();
     let collected = lane.attempt(common, "collect", || collector.collect(&encoded, sequence));
     match collected.await {

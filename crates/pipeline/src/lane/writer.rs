@@ -97,17 +97,9 @@ impl WriterLane {
     }
 
     async fn deliver(&self, common: &Common, mut item: Item, unflushed: &mut Unflushed) {
-        if item.rows.is_empty() {
-            common.give_back(item.encoded.take());
-            return item.ticket.pass(common.index);
-        }
-        if !common.works() {
-            common.give_back(item.encoded.take());
-            return common.decline(&item.ticket);
-        }
-        let is_counted = item.encoded.is_some();
-        let ready = item.encoded.take();
-        let encoded = ready.unwrap_or_else(|| common.encode(&item, Encoded::default()));
+        let Some((encoded, is_counted)) = rendered(common, &mut item) else {
+            return;
+        };
         let writer = &self.writer;
         match self
             .attempt(common, "write", || writer.write(&encoded))
@@ -219,6 +211,22 @@ impl WriterLane {
             }
         }
     }
+}
+
+/// What rows are rendered to, and whether its memory is counted; none where there is nothing to write, or nobody to write it.
+pub(super) fn rendered(common: &Common, item: &mut Item) -> Option<(Encoded, bool)> {
+    if item.rows.is_empty() || !common.works() {
+        common.give_back(item.encoded.take());
+        match item.rows.is_empty() {
+            true => item.ticket.pass(common.index),
+            false => common.decline(&item.ticket),
+        }
+        return None;
+    }
+    let is_counted = item.encoded.is_some();
+    let ready = item.encoded.take();
+    let encoded = ready.unwrap_or_else(|| common.encode(item, Encoded::default()));
+    Some((encoded, is_counted))
 }
 
 /// Comes to an end.
