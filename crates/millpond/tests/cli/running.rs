@@ -14,7 +14,7 @@ use testkit::rights::leave_out;
 use crate::program::{Folder, millpond, plain};
 
 /// How long anything that is awaited may take.
-const DEADLINE: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = Duration::from_secs(180);
 
 /// Waits until something holds.
 pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
