@@ -173,6 +173,11 @@ pub trait Collector: Send + Sync {
     /// # Errors
     /// Something cannot be completed at the moment.
     async fn tend(&self, hurry: bool) -> Result<u64, WriteError>;
+
+    /// Waits until [`Collector::tend`] may say more than it did last; for ever where that is only a matter of time. Dropping the future is harmless.
+    async fn changed(&self) {
+        std::future::pending().await
+    }
 }
 
 /// An output that sends requests, many at a time.

@@ -40,6 +40,7 @@ pub mod probe {
 use component::Spec;
 
 pub use file::{FileEntries, Fixture, fixture, read_ledger};
+pub use kafka::queue_input;
 
 /// Every input, by name.
 pub static SPECS: &[Spec] = &[

@@ -3,6 +3,7 @@
 //! | module | holds |
 //! | --- | --- |
 //! | [`settings`] | [`BrokerSettings`]: brokers, TLS, SASL, options of librdkafka |
+//! | [`queue`] | [`KafkaQueue`](queue::KafkaQueue): settings of a queue that is a topic |
 //! | `config` | settings as the configuration of librdkafka |
 //! | `link` | `Link`: what librdkafka says about its connections, and the tokens that it asks for |
 //! | `token` | when a token expires |
@@ -15,6 +16,7 @@
 //! and knows every version of the protocol. Its own threads are no threads of `component::thread`: their processor time counts
 //! for the process and for no operator.
 
+pub mod queue;
 pub mod settings;
 
 #[cfg(feature = "client")]
@@ -31,7 +33,7 @@ pub use rdkafka;
 pub use crate::config::{OptionOwner, client_config, created};
 #[cfg(feature = "client")]
 pub use crate::link::{Link, LinkState, Trouble, words};
-pub use crate::settings::BrokerSettings;
+pub use crate::settings::{BrokerSettings, RecordCompression};
 
 /// Why a component for Kafka is not there, in a build without the feature.
 pub const ABSENT: &str = "this build of Millpond is without Kafka; build it with `cargo build --release --features kafka`";

@@ -159,6 +159,36 @@ impl OptionValue {
     }
 }
 
+/// How batches of records are compressed.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RecordCompression {
+    /// They are not.
+    #[default]
+    None,
+    /// Gzip.
+    Gzip,
+    /// Snappy.
+    Snappy,
+    /// LZ4.
+    Lz4,
+    /// Zstd.
+    Zstd,
+}
+
+impl RecordCompression {
+    /// As librdkafka writes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Gzip => "gzip",
+            Self::Snappy => "snappy",
+            Self::Lz4 => "lz4",
+            Self::Zstd => "zstd",
+        }
+    }
+}
+
 impl BrokerSettings {
     /// Takes the settings of a client out of those of a component; gives them and the rest.
     ///

@@ -11,7 +11,9 @@ use anyhow::{Context, bail};
 use component::{Build, Example, Spec};
 use config::{Positional, Shape, StageRole, closest};
 use grok::{Library, PatternSet};
-use pipeline::settings::{DiskSettings, MemoryQueueSettings, ProcessSettings, RetrySettings};
+use pipeline::settings::{
+    DiskSettings, KafkaQueue, MemoryQueueSettings, ProcessSettings, RetrySettings,
+};
 use serde_json::{Value, json};
 
 use crate::api::settings::ApiSettings;
@@ -412,6 +414,11 @@ fn queue_page() -> String {
         &mut text,
         "Settings of `queue: disk` and `overflow: disk`",
         &schema::settings::<DiskSettings>(),
+    );
+    write_section(
+        &mut text,
+        "Settings of `queue: kafka`",
+        &schema::settings::<KafkaQueue>(),
     );
     text
 }

@@ -201,7 +201,7 @@ pub fn queue(pipeline: &PipelineGraph, data_dir: Option<&Path>) -> Option<String
     let folder = disk.folder(data_dir, &pipeline.name).unwrap_or_default();
     let kind = match &pipeline.queue {
         QueueSettings::Disk(_) => "disk",
-        QueueSettings::Memory(_) => "memory, then disk",
+        QueueSettings::Memory(_) | QueueSettings::Kafka(_) => "memory, then disk",
     };
     let (size, folder) = (disk.max_bytes, folder.display());
     Some(format!("{kind}, at most {size}, in {folder}"))

@@ -49,6 +49,8 @@ static REGISTRY: Registry = Registry {
     inputs: inputs::SPECS,
     processors: processors::SPECS,
     outputs: outputs::SPECS,
+    queue_output: outputs::queue_output,
+    queue_input: inputs::queue_input,
 };
 
 /// Collects, buffers, processes and forwards log events.

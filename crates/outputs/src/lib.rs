@@ -63,6 +63,8 @@ pub mod probe {
 
 use component::Spec;
 
+pub use kafka::queue_output;
+
 /// Every output, by name.
 pub static SPECS: &[Spec] = &[
     clickhouse::SPEC,

@@ -23,6 +23,7 @@ use crate::settings::{
     InputSettings, LETTERS_SIZE_MIN, OnFailure, OutputSettings, ProcessSettings, ProcessorSettings,
     SendingSettings,
 };
+use crate::spread::{check_names, spread};
 
 pub use crate::nodes::{InputNode, OutputNode, PipelineGraph, StageNode};
 
@@ -98,10 +99,14 @@ impl Graph {
             loops: Loops::default(),
             measured: Measured::default(),
         };
-        let mut pipelines = entries
-            .iter()
-            .map(|(name, node)| builder.pipeline(name, node))
-            .collect::<Result<Vec<_>, _>>()?;
+        let mut pipelines = Vec::new();
+        for (name, node) in entries {
+            let parts = builder.parts(name, node)?.into_iter();
+            pipelines.extend(parts.map(|part| (part, name.clone())));
+        }
+        check_names(&pipelines)?;
+        let mut pipelines: Vec<PipelineGraph> =
+            pipelines.into_iter().map(|(part, _)| part).collect();
         let names: Vec<&str> = pipelines.iter().map(|it| it.name.as_str()).collect();
         builder.links.check(&names)?;
         builder.loops.check(&mut pipelines, &builder.links)?;
@@ -162,6 +167,35 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
+    /// The pipelines that this machine runs of one of the configuration: that one, unless several machines share its queue.
+    fn parts(&mut self, name: &Node, node: &Node) -> Result<Vec<PipelineGraph>, ConfigError> {
+        let before = (self.claims.clone(), self.measured.clone());
+        let mut pipeline = self.pipeline(name, node)?;
+        let queue = match std::mem::take(&mut pipeline.queue) {
+            QueueSettings::Kafka(queue) => queue,
+            other => {
+                pipeline.queue = other;
+                return Ok(vec![pipeline]);
+            }
+        };
+        if self.effects != Effects::All {
+            return Ok(vec![pipeline]);
+        }
+        let topic = queue.topic(&pipeline.name)?;
+        let brokers = queue.brokers.addresses();
+        self.claim(Some(format!("topic {topic} of {brokers}")), &queue.node)?;
+        let with_it = (self.claims.clone(), self.measured.clone());
+        let registry = self.registry;
+        let mut again = || {
+            (self.claims, self.measured) = before.clone();
+            let again = self.pipeline(name, node)?;
+            Ok((again.stages, again.outputs))
+        };
+        let parts = spread(registry, pipeline, &queue, node, &mut again)?;
+        (self.claims, self.measured) = with_it;
+        Ok(parts)
+    }
+
     fn pipeline(&mut self, name: &Node, node: &Node) -> Result<PipelineGraph, ConfigError> {
         let mut reader = node.map_reader("a pipeline")?;
         let (input, inputs) = (reader.take("input"), reader.take("inputs"));
@@ -208,6 +242,7 @@ impl Builder<'_> {
             fingerprint: fingerprint(node),
             written: Arc::default(),
             is_watched: false,
+            is_part: false,
         })
     }
 

@@ -6,7 +6,7 @@ use component::series::Metric;
 use config::{ConfigError, Node};
 
 /// The metrics that are known so far, each with its pipeline.
-#[derive(Default)]
+#[derive(Default, Clone)]
 pub struct Measured(Vec<(Arc<Metric>, String)>);
 
 impl Measured {

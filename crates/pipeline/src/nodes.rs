@@ -30,6 +30,8 @@ pub struct PipelineGraph {
     pub written: Arc<[Arc<WrittenFiles>]>,
     /// Whether the last output only shows what the others get, so that it does not count where events go to none.
     pub is_watched: bool,
+    /// Whether it has only some of the outputs that its events are for, so that events that go to none of these are no surprise.
+    pub is_part: bool,
 }
 
 /// An input with its name.

@@ -36,7 +36,7 @@ pub fn open_queues(
         let settings = disk.effective(shared.map(|(_, share)| *share));
         let mode = match &pipeline.queue {
             QueueSettings::Disk(_) => Mode::Everything,
-            QueueSettings::Memory(_) => Mode::Overflow,
+            QueueSettings::Memory(_) | QueueSettings::Kafka(_) => Mode::Overflow,
         };
         let stages = pipeline.stages.iter();
         let ordered: Vec<&StageNode> = stages.filter(|it| it.order == Order::Ordered).collect();

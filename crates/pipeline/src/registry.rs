@@ -1,7 +1,16 @@
 //! The components that a configuration may name.
 
-use component::Spec;
+use std::sync::Arc;
+
+use component::{Input, Spec, Writer};
 use config::{Catalogue, ConfigError, Node, Positional, StageRole};
+use kafka::queue::KafkaQueue;
+
+/// Makes the output that puts the events of the pipeline of this name into its queue.
+pub type QueueOutput = fn(&KafkaQueue, &str) -> Result<Arc<dyn Writer>, ConfigError>;
+
+/// Makes the input that takes the events of the pipeline of this name from its queue, as a member of a group.
+pub type QueueInput = fn(&KafkaQueue, &str, String) -> Result<Box<dyn Input>, ConfigError>;
 
 /// Every component of the program.
 #[derive(Debug, Clone, Copy)]
@@ -12,6 +21,10 @@ pub struct Registry {
     pub processors: &'static [Spec],
     /// The outputs.
     pub outputs: &'static [Spec],
+    /// What stands before a queue that machines share.
+    pub queue_output: QueueOutput,
+    /// What stands behind one.
+    pub queue_input: QueueInput,
 }
 
 impl Registry {

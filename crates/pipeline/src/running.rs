@@ -166,6 +166,7 @@ impl Running {
             intake: resources.intakes.get(&name).cloned(),
             is_retired: AtomicBool::new(false),
             is_watched: graph.is_watched,
+            is_part: graph.is_part,
             unclaimed: AtomicU64::new(0),
             at_end: AtEnd::default(),
         });

@@ -12,6 +12,7 @@ pub use component::settings::{
     BatchSettings, Concurrency, InputSettings, OnFailure, OutputSettings, ProcessorSettings,
     SendingSettings,
 };
+pub use kafka::queue::KafkaQueue;
 pub use queue::{DiskSettings, MemoryQueueSettings, Overflow, QueueSettings};
 
 /// Settings of the process, at the top of the configuration.

@@ -79,6 +79,8 @@ pub struct Parts {
     pub is_retired: AtomicBool,
     /// Whether the last output only shows what the others get.
     pub is_watched: bool,
+    /// Whether its events are for other outputs as well, which are elsewhere.
+    pub is_part: bool,
     /// Events that no output took, because the `if` of none was true.
     pub unclaimed: AtomicU64,
     pub at_end: AtEnd,
@@ -421,7 +423,8 @@ impl Parts {
     /// the outputs that go through a disk queue on their own are not known together.
     fn unclaimed_rows(&self, batch: &Batch, branches: &[Branch]) -> Option<Bitmap> {
         let own = &self.lanes[..self.lanes.len() - usize::from(self.is_watched)];
-        if branches.len() < self.lanes.len() || !own.iter().all(|lane| lane.is_conditional()) {
+        let are_all = !self.is_part && branches.len() == self.lanes.len();
+        if !are_all || !own.iter().all(|lane| lane.is_conditional()) {
             return None;
         }
         let mut rows = batch.alive().clone();

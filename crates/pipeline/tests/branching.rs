@@ -213,6 +213,7 @@ fn run(batches: usize, outputs: &[(u64, &[Does])], on_failure: OnFailure) -> Ran
         fingerprint: 0,
         written: Arc::default(),
         is_watched: false,
+        is_part: false,
     };
     let options = options();
     let process = ProcessSettings {

@@ -227,6 +227,7 @@ fn run(batches: usize, fragile_at: Option<usize>, moods: &[Mood], ordered: bool)
         fingerprint: 0,
         written: Arc::default(),
         is_watched: false,
+        is_part: false,
     };
     let process = ProcessSettings {
         workers: 3,

@@ -221,6 +221,7 @@ impl Pipeline {
             fingerprint: 0,
             written: Arc::default(),
             is_watched: false,
+            is_part: false,
         }
     }
 

@@ -162,6 +162,7 @@ fn pipeline(name: &str, inputs: &[&Lines], outputs: Vec<OutputNode>) -> Pipeline
         fingerprint: 0,
         written: Arc::default(),
         is_watched: false,
+        is_part: false,
     }
 }
 

@@ -172,6 +172,7 @@ fn graph(paces: Paces) -> Graph {
         fingerprint: 0,
         written: Arc::default(),
         is_watched: false,
+        is_part: false,
     };
     Graph {
         process: ProcessSettings {

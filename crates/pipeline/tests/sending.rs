@@ -307,6 +307,7 @@ impl Case {
             fingerprint: 0,
             written: Arc::default(),
             is_watched: false,
+            is_part: false,
         };
         let graph = Graph {
             process: ProcessSettings {

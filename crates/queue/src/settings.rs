@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use config::{ConfigError, Count, Node, Period, Size};
 use disk::PAGE;
+use kafka::queue::KafkaQueue;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
@@ -50,6 +51,8 @@ pub enum QueueSettings {
     Memory(MemoryQueueSettings),
     /// Every event goes to disk.
     Disk(DiskSettings),
+    /// Events go to a topic that several machines may share.
+    Kafka(Box<KafkaQueue>),
 }
 
 /// Settings of a memory queue.
@@ -229,10 +232,11 @@ impl QueueSettings {
                 disk.check(&settings)?;
                 Ok(Self::Disk(disk))
             }
+            Some("kafka") => Ok(Self::Kafka(Box::new(KafkaQueue::read(&settings)?))),
             other => {
                 let word = other.unwrap_or_default();
                 let error = name.error(format!("unknown queue `{word}`"));
-                Err(error.accepted(["memory", "disk"]).closest_to(word))
+                Err(error.accepted(["memory", "disk", "kafka"]).closest_to(word))
             }
         }
     }
@@ -242,6 +246,7 @@ impl QueueSettings {
         match self {
             Self::Disk(disk) => Some(disk),
             Self::Memory(memory) => memory.overflow_disk(),
+            Self::Kafka(_) => None,
         }
     }
 
@@ -263,6 +268,7 @@ impl QueueSettings {
                 size_max: disk.cache_bytes.bytes(),
                 ..MemoryQueueSettings::default().limits()
             },
+            Self::Kafka(_) => MemoryQueueSettings::default().limits(),
         }
     }
 
@@ -271,6 +277,7 @@ impl QueueSettings {
         match self {
             Self::Memory(_) => node.nearest("memory.overflow.disk.path"),
             Self::Disk(_) => node.nearest("disk.path"),
+            Self::Kafka(_) => node,
         }
     }
 }
@@ -431,7 +438,9 @@ impl JsonSchema for QueueSettings {
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let [memory, with_memory] = named::<MemoryQueueSettings>("memory", generator);
         let [disk, with_disk] = named::<DiskSettings>("disk", generator);
-        json_schema!({ "anyOf": [memory, disk, with_memory, with_disk] })
+        // Not without its brokers.
+        let [_, with_kafka] = named::<KafkaQueue>("kafka", generator);
+        json_schema!({ "anyOf": [memory, disk, with_memory, with_disk, with_kafka] })
     }
 }
 

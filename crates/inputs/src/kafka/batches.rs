@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use batch::{Batch, BatchBuilder, Cell, Column, Encoding, Span};
+use batch::{Batch, BatchBuilder, BufferPool, Cell, Column, Encoding, Span};
 use bytes::Bytes;
 use codec::{BATCH_BYTES_MAX, BATCH_EVENTS_MAX, Chunk, Decoder};
 use component::{InputContext, Limit, Stopped};
@@ -53,8 +53,8 @@ impl Batches {
     /// # Errors
     /// The pipeline takes no more.
     pub(super) fn send(&mut self, gathered: &Gathered) -> Result<(), Stopped> {
-        let values = self.copied(&gathered.values);
-        let metadata = self.copied(&gathered.metadata);
+        let values = copied(&self.ctx.pool, &gathered.values);
+        let metadata = copied(&self.ctx.pool, &gathered.metadata);
         self.ctx.metrics.bytes(gathered.values.len());
         let begin = std::time::Instant::now();
         let mut growing = self.begin(0);
@@ -76,20 +76,6 @@ impl Batches {
         }
         self.ctx.metrics.busy(begin.elapsed());
         self.leave(growing, gathered, &metadata)
-    }
-
-    /// A copy in memory of the budget.
-    fn copied(&self, bytes: &[u8]) -> Bytes {
-        let (pool, len) = (&self.ctx.pool, bytes.len());
-        if len == 0 {
-            return Bytes::new();
-        }
-        let mut buffer = match len < pool.buffer_size() {
-            true => pool.take_small(len),
-            false => pool.take_sized(len),
-        };
-        buffer[..len].copy_from_slice(bytes);
-        buffer.freeze_fitting(len)
     }
 
     fn begin(&self, from: usize) -> GrowingBatch {
@@ -209,6 +195,20 @@ impl Batches {
         self.partitions.sent(receipt, ends);
         Ok(())
     }
+}
+
+/// A copy in memory of the budget.
+pub(super) fn copied(pool: &BufferPool, bytes: &[u8]) -> Bytes {
+    let len = bytes.len();
+    if len == 0 {
+        return Bytes::new();
+    }
+    let mut buffer = match len < pool.buffer_size() {
+        true => pool.take_small(len),
+        false => pool.take_sized(len),
+    };
+    buffer[..len].copy_from_slice(bytes);
+    buffer.freeze_fitting(len)
 }
 
 /// What is told about the record of each row. Rows come in the order of the records, of which some have no row.

@@ -17,7 +17,7 @@ use config::{ConfigError, Node};
 use parking_lot::Mutex;
 
 use super::partitions::{AssignedPartition, Partitions};
-use super::settings::{KafkaSettings, Start};
+use super::settings::{KafkaSettings, RecordForm, Start};
 
 /// How long brokers are waited for when partitions are assigned.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
@@ -87,6 +87,11 @@ pub(super) fn configuration(
         // Once so much is there; the default, a second, is longer than it lasts.
         ("fetch.queue.backoff.ms", "10"),
     ];
+    let mut own = own.to_vec();
+    if settings.form == RecordForm::Batches {
+        // Machines come and go: those that stay keep their partitions.
+        own.push(("partition.assignment.strategy", "cooperative-sticky"));
+    }
     client_config(&settings.brokers, node, &own, OWNERS)
 }
 

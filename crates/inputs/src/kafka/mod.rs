@@ -20,6 +20,7 @@
 //! | `partitions` | which partitions are read, and how far everything is safe |
 //! | `gather` | records on their way to a batch |
 //! | `batches` | makes batches and sends them |
+//! | `stored` | the processing half of `queue: kafka`: records that are batches |
 //! | `reader` | the thread that polls |
 
 mod settings;
@@ -34,6 +35,8 @@ mod gather;
 mod partitions;
 #[cfg(feature = "kafka")]
 mod reader;
+#[cfg(feature = "kafka")]
+mod stored;
 #[cfg(all(test, feature = "kafka"))]
 mod tests;
 
@@ -71,6 +74,22 @@ pub const SPEC: Spec = Spec {
     schema: settings::schema,
     build: Build::Input(build),
 };
+
+#[cfg(feature = "kafka")]
+pub use reader::queue_input;
+
+/// Makes the input that takes the events of a pipeline from the topic that is its queue, as a member of this group.
+///
+/// # Errors
+/// This build is without Kafka.
+#[cfg(not(feature = "kafka"))]
+pub fn queue_input(
+    queue: &::kafka::queue::KafkaQueue,
+    _: &str,
+    _: String,
+) -> Result<Box<dyn component::Input>, config::ConfigError> {
+    Err(queue.node.error(::kafka::ABSENT))
+}
 
 #[cfg(feature = "kafka")]
 use reader::build;

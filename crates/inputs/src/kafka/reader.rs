@@ -5,19 +5,21 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::{Duration, Instant};
 
+use ::kafka::queue::KafkaQueue;
 use ::kafka::rdkafka::consumer::Consumer;
 use ::kafka::rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use ::kafka::rdkafka::message::{BorrowedMessage, Message};
 use ::kafka::{LinkState, Trouble};
 use async_trait::async_trait;
-use component::{BuildContext, Effects, Input, InputContext, InputError, Limit, thread};
+use component::{BuildContext, Effects, Input, InputContext, InputError, Limit, Stopped, thread};
 use config::{ConfigError, Node};
 
 use super::batches::Batches;
 use super::consumer::{KafkaConsumer, configuration, consumer, store_safe};
 use super::gather::Gathered;
 use super::partitions::Partitions;
-use super::settings::KafkaSettings;
+use super::settings::{KafkaSettings, RecordForm};
+use super::stored::StoredBatches;
 use crate::connections::settings::check_unending;
 use crate::error::RunError;
 use crate::reading::on_blocking_thread;
@@ -62,13 +64,33 @@ pub(super) fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Input
             "run it with its outputs (`bench --real-outputs`) and a group for that purpose",
         ));
     }
-    Ok(Box::new(Kafka {
-        settings,
-        node: node.clone(),
-        state: Arc::default(),
-        partitions: Arc::default(),
-        consumer: None,
-    }))
+    Ok(Kafka::boxed(settings, node))
+}
+
+/// Makes the input that takes the events of a pipeline from the topic that is its queue, as a member of this group.
+///
+/// # Errors
+/// A setting cannot be used, at its place.
+pub fn queue_input(
+    queue: &KafkaQueue,
+    pipeline: &str,
+    group: String,
+) -> Result<Box<dyn Input>, ConfigError> {
+    let settings = KafkaSettings::of_queue(queue, queue.topic(pipeline)?, group)?;
+    configuration(&settings, &queue.node)?;
+    Ok(Kafka::boxed(settings, &queue.node))
+}
+
+impl Kafka {
+    fn boxed(settings: KafkaSettings, node: &Node) -> Box<dyn Input> {
+        Box::new(Self {
+            settings,
+            node: node.clone(),
+            state: Arc::default(),
+            partitions: Arc::default(),
+            consumer: None,
+        })
+    }
 }
 
 #[async_trait]
@@ -119,12 +141,19 @@ impl KafkaReader<'_> {
     /// Reads until it is to stop, or, where the run is to end, to the end; gives what went wrong.
     fn run(mut self) -> Vec<String> {
         let (hand_over, taken) = sync_channel(1);
-        let batches = Batches::new(
-            &self.settings.codec,
-            self.settings.own.event_ids,
-            self.ctx,
-            &self.partitions,
-        );
+        let batches: Box<dyn FnMut(&Gathered) -> Result<(), Stopped> + Send> =
+            match self.settings.form {
+                RecordForm::Documents => {
+                    let ids = self.settings.own.event_ids;
+                    let codec = &self.settings.codec;
+                    let mut batches = Batches::new(codec, ids, self.ctx, &self.partitions);
+                    Box::new(move |gathered| batches.send(gathered))
+                }
+                RecordForm::Batches => {
+                    let stored = StoredBatches::new(self.ctx, &self.partitions);
+                    Box::new(move |gathered| stored.send(gathered))
+                }
+            };
         let sending = match thread::start("kafka batches", move || send(batches, &taken)) {
             Ok(sending) => sending,
             Err(error) => return vec![format!("the system cannot create another thread: {error}")],
@@ -332,9 +361,9 @@ impl KafkaReader<'_> {
 }
 
 /// Makes batches of what is handed over, until nobody hands anything over or the pipeline takes no more.
-fn send(mut batches: Batches, taken: &Receiver<Gathered>) {
+fn send(mut batches: impl FnMut(&Gathered) -> Result<(), Stopped>, taken: &Receiver<Gathered>) {
     while let Ok(gathered) = taken.recv() {
-        if batches.send(&gathered).is_err() {
+        if batches(&gathered).is_err() {
             return;
         }
     }

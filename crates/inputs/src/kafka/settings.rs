@@ -81,6 +81,16 @@ pub(super) enum Start {
     Time(i64),
 }
 
+/// What the records of a topic hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(not(feature = "kafka"), allow(dead_code, reason = "only checked"))]
+pub(super) enum RecordForm {
+    /// A document each.
+    Documents,
+    /// A batch each, in its stored form.
+    Batches,
+}
+
 /// All settings of an input.
 #[cfg_attr(not(feature = "kafka"), allow(dead_code, reason = "only checked"))]
 pub(super) struct KafkaSettings {
@@ -88,6 +98,7 @@ pub(super) struct KafkaSettings {
     pub(super) own: Config,
     pub(super) start: Start,
     pub(super) codec: codec::Settings,
+    pub(super) form: RecordForm,
 }
 
 impl KafkaSettings {
@@ -135,6 +146,42 @@ impl KafkaSettings {
             brokers,
             own,
             start,
+            form: RecordForm::Documents,
+        })
+    }
+
+    /// Those of a member of a group that takes events from a queue.
+    ///
+    /// # Errors
+    /// None that a queue's settings can cause.
+    #[cfg(feature = "kafka")]
+    pub(super) fn of_queue(
+        queue: &::kafka::queue::KafkaQueue,
+        topic: String,
+        group: String,
+    ) -> Result<Self, ConfigError> {
+        Ok(Self {
+            brokers: queue.brokers.clone(),
+            own: Config {
+                topics: vec![topic],
+                group,
+                start: start_default(),
+                until: None,
+                codec: RecordCodec::default(),
+                max_line_bytes: line_size_default(),
+                add_fields: false,
+                timezone: None,
+                event_ids: false,
+            },
+            start: Start::Beginning,
+            // Not used.
+            codec: Records {
+                max_line_bytes: line_size_default(),
+                delimiter: b',',
+                ..Records::default()
+            }
+            .settings(&queue.node)?,
+            form: RecordForm::Batches,
         })
     }
 }

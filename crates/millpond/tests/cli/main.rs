@@ -36,6 +36,8 @@ mod http_output;
 mod journald_input;
 #[cfg(feature = "kafka")]
 mod kafka;
+#[cfg(feature = "kafka")]
+mod kafka_queue;
 mod log;
 mod loki_input;
 mod loki_output;

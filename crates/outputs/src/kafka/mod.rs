@@ -6,6 +6,7 @@
 //! | `record` | an event as a record, and records in a request |
 //! | `flights` | which records of a request brokers have not answered for |
 //! | `producers` | the clients of librdkafka |
+//! | `queue` | the receiving half of `queue: kafka` |
 //! | `verdict` | what is to be done about a record that was not taken |
 //!
 //! **Requests and records.** A request of the engine holds many records. [`Sender::send`](component::Sender::send) hands all of them to librdkafka, which makes batches for
@@ -27,6 +28,8 @@ mod settings;
 mod flights;
 #[cfg(feature = "kafka")]
 mod producers;
+#[cfg(feature = "kafka")]
+mod queue;
 #[cfg(feature = "kafka")]
 mod record;
 #[cfg(feature = "kafka")]
@@ -76,7 +79,21 @@ pub const SPEC: Spec = Spec {
 };
 
 #[cfg(feature = "kafka")]
+pub use queue::queue_output;
+#[cfg(feature = "kafka")]
 use sender::build;
+
+/// Makes the output that puts the events of a pipeline into the topic that is its queue.
+///
+/// # Errors
+/// This build is without Kafka.
+#[cfg(not(feature = "kafka"))]
+pub fn queue_output(
+    queue: &::kafka::queue::KafkaQueue,
+    _: &str,
+) -> Result<std::sync::Arc<dyn component::Writer>, config::ConfigError> {
+    Err(queue.node.error(::kafka::ABSENT))
+}
 
 #[cfg(not(feature = "kafka"))]
 fn build(

@@ -20,10 +20,10 @@ use super::record::Record;
 use super::settings::KafkaSettings;
 
 /// How long a poll waits for something to report. The end of a client takes as long.
-const POLL: Duration = Duration::from_millis(100);
+pub const POLL: Duration = Duration::from_millis(100);
 
 /// Options that the user may not set, beside those of every client.
-const OWNERS: &[OptionOwner] = &[
+pub const OWNERS: &[OptionOwner] = &[
     ("acks", "acks"),
     ("request.required.acks", "acks"),
     ("enable.idempotence", "idempotent"),

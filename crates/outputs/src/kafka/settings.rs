@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ::kafka::BrokerSettings;
+use ::kafka::{BrokerSettings, RecordCompression};
 use config::{ConfigError, Node, Period, Positive};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
@@ -47,23 +47,6 @@ fn timeout() -> Positive<Period> {
     Positive::<Period>::from_secs(30)
 }
 
-/// How batches of records are compressed.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum RecordCompression {
-    /// They are not.
-    #[default]
-    None,
-    /// Gzip.
-    Gzip,
-    /// Snappy.
-    Snappy,
-    /// LZ4.
-    Lz4,
-    /// Zstd.
-    Zstd,
-}
-
 /// Who must have a record.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Acks {
@@ -86,20 +69,6 @@ impl Acks {
             Self::All => "all",
             Self::Leader => "1",
             Self::Nobody => "0",
-        }
-    }
-}
-
-impl RecordCompression {
-    /// As librdkafka writes it.
-    #[cfg_attr(not(feature = "kafka"), allow(dead_code, reason = "only checked"))]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Gzip => "gzip",
-            Self::Snappy => "snappy",
-            Self::Lz4 => "lz4",
-            Self::Zstd => "zstd",
         }
     }
 }

@@ -46,7 +46,12 @@ pub async fn run(
     loop {
         let waiting = (!taken.tickets.is_empty()).then_some(TEND_AFTER);
         let mut is_whole = true;
-        match lane.next(common, waiting).await {
+        let next = tokio::select! {
+            biased;
+            next = lane.next(common, waiting) => next,
+            () = collector.changed(), if waiting.is_some() => None,
+        };
+        match next {
             Some(Next::Item(item)) => {
                 is_whole = item.behind_count == 0;
                 deliver(lane, collector, common, item, &mut taken).await;

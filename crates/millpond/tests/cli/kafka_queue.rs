@@ -1,0 +1,163 @@
+//! `queue: kafka`: several machines that share the work of a pipeline, with a real broker.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use serde_json::Value;
+use testkit::kafka::KafkaBroker;
+
+use crate::program::{Folder, millpond};
+use crate::running::{Service, append, numbered};
+
+/// A machine with some of the roles of the pipeline `app`. One that receives reads `NAME.log`; one that processes writes files with its name.
+fn machine(folder: &Folder, broker: &KafkaBroker, name: &str, role: &str) -> Service {
+    let yaml = format!(
+        "data_dir: '{data}'
+pipelines:
+  app:
+    input:
+      file: {{ paths: ['{log}'] }}
+    queue:
+      kafka:
+        brokers: '{broker}'
+        roles: {role}
+        max_record_bytes: 16KiB
+        options: {{ session.timeout.ms: 6000 }}
+    processors:
+      - set: {{ fields: {{ id: '@metadata.id' }} }}
+    outputs:
+      - file: {{ name: all, path: '{all}' }}
+      - file: {{ name: few, path: '{few}', if: 'message.matches(\"00$\")' }}
+",
+        data = folder.path(&format!("{name}.state")),
+        log = folder.path(&format!("{name}.log")),
+        all = folder.path(&format!("{name}.all.ndjson")),
+        few = folder.path(&format!("{name}.few.ndjson")),
+        broker = broker.address(),
+    );
+    let path = folder.write(&format!("{name}.yaml"), yaml);
+    Service::start(folder, &["run", &path])
+}
+
+/// A field of all events in the files of these machines, each value once.
+fn values(folder: &Folder, machines: &[&str], output: &str, field: &str) -> BTreeSet<String> {
+    let mut values = BTreeSet::new();
+    for machine in machines {
+        let path = folder.path(&format!("{machine}.{output}.ndjson"));
+        let out = std::fs::read_to_string(path).unwrap_or_default();
+        // The last line may be half written.
+        let whole = out.rfind('\n').map_or("", |end| &out[..end]);
+        for line in whole.lines() {
+            let event: Value = serde_json::from_str(line).expect("a JSON line");
+            values.insert(event[field].as_str().expect("text").to_owned());
+        }
+    }
+    values
+}
+
+#[test]
+fn machines_share_the_work_and_lose_nothing_when_they_are_killed() {
+    let Some(mut broker) = KafkaBroker::start() else {
+        return;
+    };
+    let folder = Folder::new();
+    let mut expected = BTreeSet::new();
+    let mut write = |name: &str, numbers: std::ops::Range<usize>| {
+        let lines = numbered(name, numbers);
+        append(&folder.path(&format!("{name}.log")), &lines);
+        expected.extend(lines.lines().map(str::to_owned));
+    };
+    write("r1", 0..5000);
+    write("r2", 0..5000);
+    let first = machine(&folder, &broker, "r1", "receive");
+    let second = machine(&folder, &broker, "r2", "receive");
+    let busy = machine(&folder, &broker, "p1", "process");
+    let both = ["p1", "p2"];
+    let mut other = machine(&folder, &broker, "p2", "process");
+    let some = || !values(&folder, &both, "all", "id").is_empty();
+    other.until("some events", some);
+    busy.kill();
+    first.kill();
+    write("r1", 5000..8000);
+    broker.kill();
+    write("r2", 5000..8000);
+    std::thread::sleep(Duration::from_millis(500));
+    broker.start_again();
+    let first = machine(&folder, &broker, "r1", "receive");
+    write("r1", 8000..10_000);
+    let count = expected.len();
+    let all = || values(&folder, &both, "all", "message").len() == count;
+    other.until("every event", all);
+    let few: BTreeSet<String> = expected
+        .iter()
+        .filter(|line| line.ends_with("00"))
+        .cloned()
+        .collect();
+    let of_few = || values(&folder, &both, "few", "message").len() == few.len();
+    other.until("every event of the second output", of_few);
+    assert_eq!(values(&folder, &both, "all", "message"), expected);
+    assert_eq!(values(&folder, &both, "few", "message"), few);
+    let ids = values(&folder, &both, "all", "id").len();
+    assert_eq!(ids, count, "repeats have the ids that they had");
+    for service in [first, second, other] {
+        let said = service.stop();
+        assert!(!said.contains("not delivered"), "{said}");
+        assert!(!said.contains("went to no output"), "{said}");
+    }
+}
+
+#[test]
+fn what_needs_all_events_in_one_place_is_refused() {
+    let folder = Folder::new();
+    let check = |pipeline: &str| {
+        let yaml = format!(
+            "pipelines:\n  web:\n    input: {{ generate: {{ format: apache }} }}\n{pipeline}"
+        );
+        let path = folder.write("t.yaml", yaml);
+        millpond(&["check", &path])
+    };
+    let queue = "    queue: { kafka: { brokers: 'b:1' } }\n";
+    for (rest, part) in [
+        (
+            "    processors: [{ dedupe: { fields: [a] } }]\n    output: discard\n",
+            "`dedupe` needs all events in sequence",
+        ),
+        (
+            "    output: { discard: { processors: [{ head: { count: 3 } }] } }\n",
+            "`head` needs all events in sequence",
+        ),
+        (
+            "    processors: [{ metric: { metric: hits, type: counter } }]\n    outputs: [discard, { discard: { name: b } }]\n",
+            "count each event once for each output",
+        ),
+        (
+            "    output: discard\n  web.discard:\n    input: { generate: { format: apache } }\n    output: discard\n",
+            "is called `web.discard`, too",
+        ),
+        (
+            "    output: discard\n  other:\n    input: { generate: { format: apache } }\n    queue: { kafka: { brokers: 'b:1', topic: millpond.web } }\n    output: discard\n",
+            "already uses topic millpond.web",
+        ),
+    ] {
+        let said = check(&format!("{queue}{rest}")).expect(2).err;
+        assert!(said.contains(part), "{rest}: {said}");
+    }
+    for (queue, rest, parts) in [
+        (
+            queue,
+            "    output: discard\n",
+            &["web: generate", "web.discard: "][..],
+        ),
+        (
+            "    queue: { kafka: { brokers: 'b:1', shared: true, roles: process } }\n",
+            "    processors: [{ metric: { metric: hits, type: counter } }]\n    outputs: [discard, { discard: { name: b } }]\n",
+            &["web.process: "],
+        ),
+    ] {
+        let said = check(&format!("{queue}{rest}")).expect(0).out;
+        for part in parts {
+            assert!(said.contains(part), "{rest}: {said}");
+        }
+        assert_eq!(said.lines().count(), parts.len() + 1, "{said}");
+    }
+}

@@ -1,0 +1,361 @@
+//! Puts batches into the topic that is a pipeline's queue: the receiving half of `queue: kafka`.
+//!
+//! A record is a batch in its stored form ([`Batch::freeze`]), which a worker makes; one that is larger than the topic takes becomes several. The lane hands
+//! records to librdkafka in sequence, and a batch is safe when brokers have acknowledged all of its records. Records have no key, and go to any partition:
+//! what the processing half does depends on no order.
+//!
+//! librdkafka tries without end. A record that it gives up all the same, because its client cannot go on or brokers refuse it, comes back with its
+//! report, and is sent again: by a new client, or in halves.
+//!
+//! | module | holds |
+//! | --- | --- |
+//! | `flying` | the records that brokers have not acknowledged |
+//! | `packing` | batches as records |
+//! | `topic` | what is asked of the topic before anything is sent |
+
+mod flying;
+mod packing;
+mod topic;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use ::kafka::queue::KafkaQueue;
+use ::kafka::rdkafka::client::{ClientContext, OAuthToken};
+use ::kafka::rdkafka::config::{ClientConfig, RDKafkaLogLevel};
+use ::kafka::rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use ::kafka::rdkafka::message::Message;
+use ::kafka::rdkafka::producer::{
+    BaseProducer, BaseRecord, DeliveryResult, Producer as _, ProducerContext,
+};
+use ::kafka::{Link, LinkState, Trouble, client_config, created};
+use async_trait::async_trait;
+use batch::{Batch, Bitmap};
+use component::{Anchor, Collector, Encoded, Output, Warning, WriteError, Writer, Written, thread};
+use config::{ConfigError, Node};
+use parking_lot::Mutex;
+
+use self::flying::{FailedRecord, Flying};
+use super::producers::{OWNERS, POLL};
+
+/// How long brokers that are known to be away are waited for before that is reported.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// Makes the output that puts the events of a pipeline into its topic.
+///
+/// # Errors
+/// A setting cannot be used, at its place.
+pub fn queue_output(queue: &KafkaQueue, pipeline: &str) -> Result<Arc<dyn Writer>, ConfigError> {
+    let own = [
+        ("acks", "all"),
+        ("enable.idempotence", "true"),
+        ("compression.codec", queue.own.compression.name()),
+        ("message.timeout.ms", "0"),
+        // Brokers decide.
+        ("message.max.bytes", "1000000000"),
+        ("queue.buffering.max.messages", "0"),
+        ("queue.buffering.max.kbytes", "2147483647"),
+    ];
+    let config = client_config(&queue.brokers, &queue.node, &own, OWNERS)?;
+    Ok(Arc::new(QueueOutput {
+        topic: queue.topic(pipeline)?,
+        record_max: AtomicUsize::new(queue.own.max_record_bytes.bytes()),
+        flying: Arc::default(),
+        state: Arc::default(),
+        config,
+        client: Mutex::default(),
+        queue: queue.clone(),
+    }))
+}
+
+struct QueueOutput {
+    queue: KafkaQueue,
+    topic: String,
+    config: ClientConfig,
+    /// The largest record that the topic takes.
+    record_max: AtomicUsize,
+    flying: Arc<Flying>,
+    state: Arc<LinkState>,
+    client: Mutex<Option<Arc<QueueClient>>>,
+}
+
+impl QueueOutput {
+    fn node(&self) -> &Node {
+        &self.queue.node
+    }
+
+    fn make(&self) -> Result<QueueClient, ConfigError> {
+        let sasl = self.queue.brokers.sasl.as_ref();
+        let acknowledgements = Acknowledgements {
+            link: Link::new(&self.state, sasl.and_then(|sasl| sasl.token.clone())),
+            flying: self.flying.clone(),
+        };
+        let config = self.config.clone();
+        let make = |config: &ClientConfig| config.create_with_context(acknowledgements);
+        let producer = created(&self.queue.brokers, self.node(), config, make)?;
+        let producer: Arc<BaseProducer<Acknowledgements>> = Arc::new(producer);
+        let has_ended = Arc::new(AtomicBool::new(false));
+        let (polled, ends) = (producer.clone(), has_ended.clone());
+        let poll = move || {
+            while !ends.load(Ordering::Relaxed) {
+                polled.poll(POLL);
+            }
+        };
+        let started = thread::start("kafka queue", poll);
+        started.map_err(|error| {
+            let text = format!("the system cannot create another thread: {error}");
+            self.node().error(text)
+        })?;
+        Ok(QueueClient {
+            producer,
+            has_ended,
+        })
+    }
+
+    /// The client that sends. One that cannot go on is replaced, and reports on what it had.
+    fn client(&self) -> Result<Arc<QueueClient>, WriteError> {
+        let mut client = self.client.lock();
+        if let Some(Trouble::Fatal(reason)) = self.state.trouble() {
+            let text = format!(
+                "{reason}; another client is made, and what was on its way is sent again: some events may be in the queue twice"
+            );
+            self.state.warn(text.into());
+            self.state.works();
+            *client = None;
+        }
+        if let Some(client) = &*client {
+            return Ok(client.clone());
+        }
+        let made = self.make();
+        let made = made.map_err(|error| WriteError::Blocked(error.to_string()))?;
+        let made = Arc::new(made);
+        *client = Some(made.clone());
+        Ok(made)
+    }
+
+    /// Hands records that came back over again.
+    fn send_again(&self, failed: Vec<FailedRecord>) -> Result<(), WriteError> {
+        let mut problem = None;
+        for record in failed {
+            match self.send_one_again(&record) {
+                Ok(()) => {}
+                Err(error) => {
+                    problem = Some(error);
+                    self.flying.put_back(record);
+                }
+            }
+        }
+        problem.map_or(Ok(()), Err)
+    }
+
+    fn send_one_again(&self, record: &FailedRecord) -> Result<(), WriteError> {
+        let client = self.client()?;
+        if record.code != RDKafkaErrorCode::MessageSizeTooLarge {
+            client.send(&self.topic, record.sequence, &record.payload);
+            return Ok(());
+        }
+        let max = record.payload.len() / 2;
+        let batch = Batch::thaw(record.payload.clone().into());
+        let batch = batch.map_err(|error| WriteError::Fatal(error.to_string()))?;
+        if batch.len() < 2 {
+            let len = record.payload.len();
+            return Err(WriteError::Blocked(format!(
+                "topic {} does not take a record of {len} bytes, which holds a single event: raise its `max.message.bytes`",
+                self.topic
+            )));
+        }
+        let mut encoded = Encoded::default();
+        packing::pack(&batch, max, &mut encoded);
+        // A row that is larger than half of the record goes alone.
+        if !encoded.refused.is_empty() {
+            encoded.clear();
+            packing::pack_each(&batch, &mut encoded);
+        }
+        self.send_all(&client, &encoded, record.sequence);
+        self.flying.replaced(record.sequence, record.payload.len());
+        Ok(())
+    }
+
+    fn send_all(&self, client: &QueueClient, encoded: &Encoded, sequence: u64) {
+        let sizes = encoded.parts.iter().map(|part| part.bytes.len());
+        self.flying.begin(sequence, sizes);
+        for part in &encoded.parts {
+            client.send(&self.topic, sequence, &encoded.bytes[part.bytes.clone()]);
+        }
+    }
+
+    /// Why brokers take nothing.
+    fn trouble(&self) -> Option<WriteError> {
+        self.state.trouble().map(|trouble| match trouble {
+            Trouble::Down(reason) | Trouble::Fatal(reason) => WriteError::Retry(reason),
+            Trouble::Refused(reason) => WriteError::Blocked(reason),
+        })
+    }
+
+    /// Waits for room, or for the acknowledgement of everything.
+    async fn wait(&self, bytes_max: usize) -> Result<(), WriteError> {
+        loop {
+            let changed = self.flying.changed();
+            self.send_again(self.flying.take_failed())?;
+            if self.flying.bytes() <= bytes_max {
+                return Ok(());
+            }
+            tokio::select! {
+                () = changed => {}
+                () = tokio::time::sleep(GRACE) => {
+                    if let Some(error) = self.trouble() {
+                        return Err(error);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Output for QueueOutput {
+    async fn open(&self) -> Result<(), ConfigError> {
+        let made = self.make()?;
+        *self.client.lock() = Some(Arc::new(made));
+        Ok(())
+    }
+
+    fn encode(&self, batch: &Batch, rows: &Bitmap, encoded: &mut Encoded) {
+        let max = self.record_max.load(Ordering::Relaxed);
+        if rows.is_full() {
+            return packing::pack(&batch.handed_on(rows), max, encoded);
+        }
+        let numbers: Vec<usize> = rows.iter().collect();
+        packing::pack(&batch.handed_on(rows), max, encoded);
+        for refused in &mut encoded.refused {
+            refused.row = numbers[refused.row];
+        }
+    }
+
+    fn take_warnings(&self) -> Vec<Warning> {
+        self.state.take_warnings()
+    }
+}
+
+#[async_trait]
+impl Writer for QueueOutput {
+    async fn write(&self, _: &Encoded) -> Result<Written, WriteError> {
+        Err(WriteError::Fatal("it collects".to_owned()))
+    }
+
+    fn collector(&self) -> Option<&dyn Collector> {
+        Some(self)
+    }
+
+    async fn close(&self) -> Result<(), WriteError> {
+        self.wait(0).await
+    }
+}
+
+#[async_trait]
+impl Collector for QueueOutput {
+    async fn begin(&self, _: Option<Arc<dyn Anchor>>) -> Result<(), WriteError> {
+        let settings = topic::checked(&self.queue, &self.topic, &self.config, &self.state).await;
+        let settings = settings.map_err(|error| match self.trouble() {
+            Some(trouble) => trouble,
+            None => error,
+        })?;
+        self.state.works();
+        if let Some(max) = settings.record_max {
+            self.record_max.fetch_min(max, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    async fn collect(&self, encoded: &Encoded, sequence: u64) -> Result<Written, WriteError> {
+        let max = self.queue.own.max_in_flight_bytes.bytes();
+        self.wait(max.saturating_sub(encoded.bytes.len())).await?;
+        let client = self.client()?;
+        self.send_all(&client, encoded, sequence);
+        Ok(Written::default())
+    }
+
+    async fn tend(&self, _: bool) -> Result<u64, WriteError> {
+        self.send_again(self.flying.take_failed())?;
+        match self.trouble().filter(|_| self.flying.bytes() > 0) {
+            Some(error) => Err(error),
+            None => Ok(self.flying.safe_below()),
+        }
+    }
+
+    async fn changed(&self) {
+        self.flying.changed().await;
+    }
+}
+
+/// A client that sends. When it is dropped, reports come for what is on its way.
+struct QueueClient {
+    producer: Arc<BaseProducer<Acknowledgements>>,
+    has_ended: Arc<AtomicBool>,
+}
+
+impl QueueClient {
+    /// Hands a record over. Whatever becomes of it is reported, also where that is known at once.
+    fn send(&self, topic: &str, sequence: u64, payload: &[u8]) {
+        let record: BaseRecord<'_, (), [u8], usize> =
+            BaseRecord::with_opaque_to(topic, sequence as usize).payload(payload);
+        if let Err((error, _)) = self.producer.send(record) {
+            let code = error.rdkafka_error_code();
+            let code = code.unwrap_or(RDKafkaErrorCode::InvalidArgument);
+            let flying = &self.producer.context().flying;
+            flying.failed(sequence, code, payload);
+        }
+    }
+}
+
+impl Drop for QueueClient {
+    fn drop(&mut self) {
+        self.has_ended.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Hears what librdkafka reports.
+struct Acknowledgements {
+    link: Link,
+    flying: Arc<Flying>,
+}
+
+impl ClientContext for Acknowledgements {
+    const ENABLE_REFRESH_OAUTH_TOKEN: bool = true;
+
+    fn log(&self, level: RDKafkaLogLevel, kind: &str, text: &str) {
+        self.link.log(level, kind, text);
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        self.link.error(error, reason);
+    }
+
+    fn generate_oauth_token(
+        &self,
+        config: Option<&str>,
+    ) -> Result<OAuthToken, Box<dyn std::error::Error>> {
+        self.link.generate_oauth_token(config)
+    }
+}
+
+impl ProducerContext for Acknowledgements {
+    type DeliveryOpaque = usize;
+
+    fn delivery(&self, result: &DeliveryResult<'_>, sequence: usize) {
+        let sequence = sequence as u64;
+        match result {
+            Ok(message) => {
+                self.link.state().works();
+                self.flying.landed(sequence, message.payload_len());
+            }
+            Err((error, message)) => {
+                let code = error.rdkafka_error_code();
+                let code = code.unwrap_or(RDKafkaErrorCode::Unknown);
+                let payload = message.payload().unwrap_or_default();
+                self.flying.failed(sequence, code, payload);
+            }
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Batches as records.
+
+use std::sync::Arc;
+
+use batch::Batch;
+use component::{DestinationPart, Encoded, RowAnswer};
+
+/// Writes a batch as records of up to `max` bytes, each a part. A row that is larger is refused.
+pub fn pack(batch: &Batch, max: usize, encoded: &mut Encoded) {
+    let parts = batch
+        .size()
+        .div_ceil(max.max(1))
+        .clamp(1, batch.len().max(1));
+    if parts == 1 {
+        return pack_rows(batch, 0, max, encoded);
+    }
+    let step = batch.len().div_ceil(parts);
+    let mut from = 0;
+    while from < batch.len() {
+        let to = (from + step).min(batch.len());
+        let rows: Vec<usize> = (from..to).collect();
+        pack_rows(&batch.pick(&rows), from, max, encoded);
+        from = to;
+    }
+}
+
+/// Writes every row as a record, however large it is.
+pub fn pack_each(batch: &Batch, encoded: &mut Encoded) {
+    for row in 0..batch.len() {
+        pack_rows(&batch.pick(&[row]), row, usize::MAX, encoded);
+    }
+}
+
+/// Writes rows, which begin at `from` in the whole batch, as one record, or where that is too large as several.
+fn pack_rows(rows: &Batch, from: usize, max: usize, encoded: &mut Encoded) {
+    let frozen = rows.freeze();
+    let documents: usize = frozen.documents.iter().map(|part| part.len()).sum();
+    let size = frozen.head.len() + documents;
+    if size <= max {
+        let start = encoded.bytes.len();
+        encoded.bytes.reserve(size);
+        encoded.bytes.extend_from_slice(&frozen.head);
+        for part in &frozen.documents {
+            encoded.bytes.extend_from_slice(part);
+        }
+        encoded.rows += rows.len();
+        encoded.parts.push(DestinationPart {
+            destination: Arc::default(),
+            bytes: start..encoded.bytes.len(),
+            rows: Vec::new(),
+        });
+        return;
+    }
+    if rows.len() < 2 {
+        let reason = format!(
+            "the event takes {size} bytes in the queue, and a record of the topic may have {max}"
+        );
+        encoded.refused.push(RowAnswer {
+            row: from,
+            reason: reason.into(),
+        });
+        return;
+    }
+    let middle = rows.len() / 2;
+    for half in [0..middle, middle..rows.len()] {
+        let start = half.start;
+        let half: Vec<usize> = half.collect();
+        pack_rows(&rows.pick(&half), from + start, max, encoded);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use batch::{BatchBuilder, Encoding, HostInfo, JsonWriter, Source, Span, Stream};
+    use bytes::Bytes;
+
+    use super::*;
+
+    fn of_lines(lines: &[String]) -> Batch {
+        let host = Arc::new(HostInfo { name: "h".into() });
+        let mut builder = BatchBuilder::new(Encoding::Json, &host, 7, false);
+        builder.stream(&Arc::new(Stream::new(9, Source::Unnamed)));
+        let mut at = 0;
+        for line in lines {
+            let document = Span {
+                buffer: builder.buffer(Bytes::from(line.clone())),
+                start: 0,
+                len: line.len() as u32,
+            };
+            let end = at + line.len() as u64;
+            builder.push(document, at, end);
+            at = end;
+        }
+        builder.finish()
+    }
+
+    fn unpacked(encoded: &Encoded) -> (Vec<String>, Vec<String>) {
+        let (mut documents, mut ids) = (Vec::new(), Vec::new());
+        for part in &encoded.parts {
+            let bytes = Bytes::copy_from_slice(&encoded.bytes[part.bytes.clone()]);
+            let batch = Batch::thaw(bytes).expect("a batch");
+            let writer = JsonWriter::new(&batch);
+            for row in 0..batch.len() {
+                let (mut document, mut id) = (Vec::new(), Vec::new());
+                writer.write(row, &mut document);
+                batch.origin().write_id(row, &mut id);
+                documents.push(String::from_utf8(document).expect("UTF-8"));
+                ids.push(String::from_utf8(id).expect("UTF-8"));
+            }
+        }
+        (documents, ids)
+    }
+
+    #[test]
+    fn a_batch_becomes_records_that_fit_with_the_same_events() {
+        let lines: Vec<String> = (0..500)
+            .map(|n| format!(r#"{{"n":{n},"text":"{}"}}"#, "x".repeat(n % 97)))
+            .collect();
+        let batch = of_lines(&lines);
+        let mut whole = Encoded::default();
+        pack(&batch, 1 << 20, &mut whole);
+        assert_eq!((whole.parts.len(), whole.rows), (1, 500));
+        let (documents, ids) = unpacked(&whole);
+        assert_eq!(documents, lines);
+        for max in [10_000, 1_000] {
+            let mut split = Encoded::default();
+            pack(&batch, max, &mut split);
+            assert!(split.parts.iter().all(|part| part.bytes.len() <= max));
+            assert_eq!(unpacked(&split), (documents.clone(), ids.clone()));
+        }
+    }
+
+    #[test]
+    fn a_row_that_fits_nowhere_is_refused_alone() {
+        let mut lines: Vec<String> = (0..20).map(|n| format!(r#"{{"n":{n}}}"#)).collect();
+        lines[7] = format!(r#"{{"text":"{}"}}"#, "x".repeat(5_000));
+        let mut encoded = Encoded::default();
+        pack(&of_lines(&lines), 2_000, &mut encoded);
+        let refused: Vec<usize> = encoded.refused.iter().map(|it| it.row).collect();
+        assert_eq!((refused, encoded.rows), (vec![7], 19));
+        lines.remove(7);
+        assert_eq!(unpacked(&encoded).0, lines);
+    }
+}
