@@ -176,7 +176,7 @@ pub trait Collector: Send + Sync {
 
     /// Waits until [`Collector::tend`] may say more than it did last; for ever where that is only a matter of time. Dropping the future is harmless.
     async fn changed(&self) {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 

@@ -11,7 +11,7 @@ use ::kafka::rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use ::kafka::rdkafka::message::{BorrowedMessage, Message};
 use ::kafka::{LinkState, Trouble};
 use async_trait::async_trait;
-use component::{BuildContext, Effects, Input, InputContext, InputError, Limit, Stopped, thread};
+use component::{BuildContext, Effects, Input, InputContext, InputError, Limit, thread};
 use config::{ConfigError, Node};
 
 use super::batches::Batches;
@@ -141,19 +141,21 @@ impl KafkaReader<'_> {
     /// Reads until it is to stop, or, where the run is to end, to the end; gives what went wrong.
     fn run(mut self) -> Vec<String> {
         let (hand_over, taken) = sync_channel(1);
-        let batches: Box<dyn FnMut(&Gathered) -> Result<(), Stopped> + Send> =
-            match self.settings.form {
-                RecordForm::Documents => {
-                    let ids = self.settings.own.event_ids;
-                    let codec = &self.settings.codec;
-                    let mut batches = Batches::new(codec, ids, self.ctx, &self.partitions);
-                    Box::new(move |gathered| batches.send(gathered))
-                }
-                RecordForm::Batches => {
-                    let stored = StoredBatches::new(self.ctx, &self.partitions);
-                    Box::new(move |gathered| stored.send(gathered))
-                }
-            };
+        let batches = match self.settings.form {
+            RecordForm::Documents => {
+                let ids = self.settings.own.event_ids;
+                let codec = &self.settings.codec;
+                BatchMaker::Documents(Box::new(Batches::new(
+                    codec,
+                    ids,
+                    self.ctx,
+                    &self.partitions,
+                )))
+            }
+            RecordForm::Batches => {
+                BatchMaker::Stored(StoredBatches::new(self.ctx, &self.partitions))
+            }
+        };
         let sending = match thread::start("kafka batches", move || send(batches, &taken)) {
             Ok(sending) => sending,
             Err(error) => return vec![format!("the system cannot create another thread: {error}")],
@@ -360,10 +362,20 @@ impl KafkaReader<'_> {
     }
 }
 
+/// Makes batches of records and sends them.
+enum BatchMaker {
+    Documents(Box<Batches>),
+    Stored(StoredBatches),
+}
+
 /// Makes batches of what is handed over, until nobody hands anything over or the pipeline takes no more.
-fn send(mut batches: impl FnMut(&Gathered) -> Result<(), Stopped>, taken: &Receiver<Gathered>) {
+fn send(mut batches: BatchMaker, taken: &Receiver<Gathered>) {
     while let Ok(gathered) = taken.recv() {
-        if batches(&gathered).is_err() {
+        let sent = match &mut batches {
+            BatchMaker::Documents(batches) => batches.send(&gathered),
+            BatchMaker::Stored(batches) => batches.send(&gathered),
+        };
+        if sent.is_err() {
             return;
         }
     }

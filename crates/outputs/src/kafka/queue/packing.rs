@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use batch::Batch;
+use bytes::Bytes;
 use component::{DestinationPart, Encoded, RowAnswer};
 
 /// Writes a batch as records of up to `max` bytes, each a part. A row that is larger is refused.
@@ -34,7 +35,7 @@ pub fn pack_each(batch: &Batch, encoded: &mut Encoded) {
 /// Writes rows, which begin at `from` in the whole batch, as one record, or where that is too large as several.
 fn pack_rows(rows: &Batch, from: usize, max: usize, encoded: &mut Encoded) {
     let frozen = rows.freeze();
-    let documents: usize = frozen.documents.iter().map(|part| part.len()).sum();
+    let documents: usize = frozen.documents.iter().map(Bytes::len).sum();
     let size = frozen.head.len() + documents;
     if size <= max {
         let start = encoded.bytes.len();
@@ -72,7 +73,6 @@ fn pack_rows(rows: &Batch, from: usize, max: usize, encoded: &mut Encoded) {
 #[cfg(test)]
 mod tests {
     use batch::{BatchBuilder, Encoding, HostInfo, JsonWriter, Source, Span, Stream};
-    use bytes::Bytes;
 
     use super::*;
 
