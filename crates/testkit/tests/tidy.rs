@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 mod circles;
 
 /// The crates, each depending only on those before it.
-const ORDER: [&str; 20] = [
+const ORDER: [&str; 21] = [
     "datetime",
     "disk",
     "batch",
@@ -18,6 +18,7 @@ const ORDER: [&str; 20] = [
     "component",
     "net",
     "kafka",
+    "stores",
     "expr",
     "queue",
     "profiler",

@@ -2,20 +2,18 @@
 //!
 //! | module | holds |
 //! | --- | --- |
-//! | [`settings`], [`location`] | the settings, and the store that they name |
+//! | [`settings`] | the settings, but for those of the store, which the crate `stores` has |
 //! | [`format`](mod@format) | what an object consists of |
 //! | [`columns`], [`parquet`] | events as columns, and Parquet files of them |
 //! | [`objects`] | open objects, and when they end |
 //! | [`ledger`] | which batches went into which object |
 //! | [`traffic`] | objects on their way: tasks, repeats |
-//! | [`store`], [`folder`], [`http`] | a store; a directory as one; the HTTP client |
+//! | [`store`], [`folder`] | a store; a directory as one |
 
 mod columns;
 mod folder;
 mod format;
-mod http;
 mod ledger;
-mod location;
 mod objects;
 mod parquet;
 mod settings;
@@ -34,22 +32,24 @@ use component::{
     Anchor, Build, BuildContext, Collector, Compression, DestinationPart, Encoded, Example, Output,
     Spec, Warning, WriteError, Writer, Written, WrittenFiles,
 };
-use config::{ConfigError, Node, Positional};
+use config::{ConfigError, Node, Positional, setting_names};
 use expr::Template;
 use net::Client;
 use parking_lot::Mutex;
+use schemars::JsonSchema;
 
 use crate::codec::{ABSENT, BoundCodec, Codec, CodecName, CodecSettings};
 use crate::compression::CompressionName;
 use crate::partition::{Group, clean_name, partition, refuse_rows};
 use crate::schema::with_codec;
 use columns::{BoundColumns, Columns};
+use folder::Folder;
 use format::Format;
-use location::Location;
 use objects::{ObjectSettings, Objects};
 use parquet::ParquetFormat;
 use settings::Config;
 use store::Store;
+use stores::{Location, StoreSettings};
 use traffic::Traffic;
 
 pub const SPEC: Spec = Spec {
@@ -91,7 +91,10 @@ pub const SPEC: Spec = Spec {
             output: "",
         },
     ],
-    schema: |generator| with_codec::<Config>(generator, CodecName::Json),
+    schema: |generator| {
+        let own = with_codec::<Config>(generator, CodecName::Json);
+        component::beside(own, StoreSettings::json_schema(generator))
+    },
     build: Build::Writer {
         ordered: true,
         build,
@@ -106,6 +109,7 @@ const PATH_BYTES_MAX: usize = 600;
 
 struct ObjectStoreOutput {
     config: Config,
+    of_store: StoreSettings,
     location: Location,
     /// The output's settings, for errors with their place.
     node: Node,
@@ -139,10 +143,13 @@ struct Opened {
 }
 
 fn build(node: &Node, _: &BuildContext) -> Result<Arc<dyn Writer>, ConfigError> {
-    let (codec, own) = CodecSettings::divide_without(node, &["codec"])?;
-    let config: Config = codec.parse_rest(&own)?;
+    let (of_store, rest) = StoreSettings::divide(node)?;
+    let (codec, own) = CodecSettings::divide_without(&rest, &["codec"])?;
+    let names = setting_names::<StoreSettings>();
+    let config = codec.parse_rest(&own);
+    let config: Config = config.map_err(|error| error.accepted_beside(&own, names))?;
     let location = Location::new(node.nearest("url"), &config.url)?;
-    config.check(node, &location)?;
+    of_store.check(node, &location)?;
     let at = node.nearest("path");
     let text = config.path.trim_matches('/');
     let path = crate::codec::template(node, at, text)?;
@@ -168,6 +175,7 @@ fn build(node: &Node, _: &BuildContext) -> Result<Arc<dyn Writer>, ConfigError> 
         location,
         path,
         config,
+        of_store,
         node: node.clone(),
         written: Arc::new(WrittenFiles::new(example)),
         opened: OnceLock::new(),
@@ -229,6 +237,20 @@ impl ObjectStoreOutput {
         opened.ok_or_else(|| WriteError::Fatal("the output was not opened".to_owned()))
     }
 
+    /// The store; with its HTTP client where it has one.
+    fn store(&self) -> Result<(Store, Option<Client>), ConfigError> {
+        let client = self.of_store.client(&self.node, &self.location)?;
+        let shown = self.location.shown();
+        Ok(match (client, &self.location) {
+            (Some(client), _) => (Store::Bucket(client.bucket, shown), Some(client.http)),
+            (None, Location::Folder(root)) => {
+                let folder = Folder::new(root.clone(), self.written.clone());
+                (Store::Folder(folder), None)
+            }
+            (None, Location::Bucket { .. }) => unreachable!("a bucket has a client"),
+        })
+    }
+
     /// The rows of a batch by what `path` gives for them.
     fn by_path(&self, batch: &Batch, rows: &Bitmap) -> Vec<Group> {
         if let Some(fixed) = self.path.constant() {
@@ -283,9 +305,7 @@ impl ObjectStoreOutput {
 #[async_trait]
 impl Output for ObjectStoreOutput {
     async fn open(&self) -> Result<(), ConfigError> {
-        let (store, client) = self
-            .config
-            .store(&self.node, &self.location, &self.written)?;
+        let (store, client) = self.store()?;
         let store = Arc::new(store);
         let settings = ObjectSettings {
             location: self.location.clone(),

@@ -12,10 +12,10 @@ use std::time::{Duration, Instant, SystemTime};
 use bytes::Bytes;
 use component::{Anchor, Encoded, Limit, Warning, WriteError};
 use jiff::Timestamp;
+use stores::Location;
 
 use super::format::{Content, Format};
 use super::ledger::{Known, Ledger, Record};
-use super::location::Location;
 use super::traffic::{Sending, Traffic};
 
 /// The size of a part. The least that S3 takes is 5 MiB; some stores want all of them to be of one size.

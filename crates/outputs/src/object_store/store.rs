@@ -1,39 +1,16 @@
 //! A store, and objects that are sent to it in parts.
 
-use std::error::Error as _;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use component::WriteError;
-use object_store::multipart::{MultipartStore, PartId};
+use object_store::multipart::PartId;
 use object_store::path::Path;
-use object_store::{
-    BackoffConfig, Error, MultipartId, ObjectStore, ObjectStoreExt, PutPayload, RetryConfig,
-};
+use object_store::{Error, MultipartId, ObjectStoreExt, PutPayload};
+use stores::Bucket;
+use stores::answers::reason;
 
 use super::folder::{Folder, Growing};
-
-/// How much of what a store said is shown, in characters.
-const SAID_MAX: usize = 300;
-
-/// How the library repeats a request by itself. What takes longer is repeated by the output, which says so.
-pub fn retries() -> RetryConfig {
-    RetryConfig {
-        backoff: BackoffConfig {
-            init_backoff: Duration::from_millis(100),
-            max_backoff: Duration::from_secs(1),
-            base: 2.0,
-        },
-        max_retries: 2,
-        retry_timeout: Duration::from_secs(20),
-    }
-}
-
-/// What the library's stores can do that is needed here.
-pub trait Bucket: ObjectStore + MultipartStore {}
-
-impl<T: ObjectStore + MultipartStore> Bucket for T {}
 
 /// Where objects are put.
 pub enum Store {
@@ -153,14 +130,14 @@ fn lost_parts(shown: &str, error: &Error) -> WriteError {
     match error {
         Error::NotFound { .. } => WriteError::Fatal(format!(
             "{shown}: the store has dropped the parts of an object before it was complete: {}",
-            reason(error)
+            reason(error, "writing")
         )),
         _ => failed(shown, error),
     }
 }
 
 fn failed(shown: &str, error: &Error) -> WriteError {
-    let text = format!("{shown}: {}", reason(error));
+    let text = format!("{shown}: {}", reason(error, "writing"));
     match error {
         Error::PermissionDenied { .. }
         | Error::Unauthenticated { .. }
@@ -168,54 +145,5 @@ fn failed(shown: &str, error: &Error) -> WriteError {
         | Error::NotSupported { .. }
         | Error::InvalidPath { .. } => WriteError::Blocked(text),
         _ => WriteError::Retry(text),
-    }
-}
-
-/// What the store said. The library wraps it in what it did, with the URL.
-fn reason(error: &Error) -> String {
-    let mut innermost = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        innermost = cause.to_string();
-        next = cause.source();
-    }
-    let what = match error {
-        Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => {
-            "the store refuses the credentials or does not allow writing"
-        }
-        Error::NotFound { .. } => "the bucket or container does not exist",
-        _ => "the request failed",
-    };
-    format!("{what}: {}", said(&innermost))
-}
-
-/// What a store said in XML, without what surrounds it.
-fn said(text: &str) -> String {
-    let element = |name: &str| {
-        let (_, rest) = text.split_once(&format!("<{name}>"))?;
-        rest.split_once(&format!("</{name}>")).map(|(text, _)| text)
-    };
-    let text = match (element("Code"), element("Message")) {
-        (Some(code), Some(message)) => format!("{code}: {message}"),
-        (Some(code), None) => code.to_owned(),
-        (None, _) => text.to_owned(),
-    };
-    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    match text.char_indices().nth(SAID_MAX) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_a_store_said_is_short() {
-        let xml = "Server returned non-2xx status code: 403 Forbidden: <?xml version=\"1.0\"?>\n<Error><Code>AccessDenied</Code><Message>Access\nDenied.</Message><X>y</X></Error>";
-        assert_eq!(said(xml), "AccessDenied: Access Denied.");
-        assert_eq!(said("cannot connect:\n refused"), "cannot connect: refused");
-        assert_eq!(said(&"ä".repeat(400)).chars().count(), SAID_MAX + 1);
     }
 }

@@ -1,4 +1,4 @@
-//! Where objects go: the `url` setting.
+//! Where objects are: the `url` setting.
 
 use std::path::PathBuf;
 
@@ -15,7 +15,7 @@ pub enum StoreKind {
     Azure,
 }
 
-/// Where objects go.
+/// Where objects are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Location {
     /// A directory of the file system.

@@ -1,4 +1,4 @@
-//! The HTTP client of the other outputs in the place of the one that the library for object stores would bring.
+//! The HTTP client of the other components in the place of the one that the library for object stores would bring.
 
 use std::fmt;
 
