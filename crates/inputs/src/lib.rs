@@ -13,6 +13,7 @@ mod http;
 mod journald;
 mod kafka;
 mod loki;
+mod object_store;
 mod otlp;
 mod own;
 mod paths;
@@ -55,6 +56,7 @@ pub static SPECS: &[Spec] = &[
     kafka::SPEC,
     loki::SPEC,
     own::metrics::SPEC,
+    object_store::SPEC,
     otlp::SPEC,
     pipeline::SPEC,
     profile::SPEC,

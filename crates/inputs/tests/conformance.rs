@@ -208,6 +208,22 @@ static CASES: &[InputCase] = &[
         reads: false,
     },
     InputCase {
+        name: "object_store",
+        settings: |place| {
+            let url = place.path("objects");
+            format!("{{url: '{}', follow: false, codec: text}}", url.display())
+        },
+        feed: |place, events| {
+            std::fs::create_dir_all(place.path("objects/a")).expect("folders");
+            for (number, name) in ["objects/a/1.log", "objects/2.log"].iter().enumerate() {
+                let mut file = File::create(place.path(name)).expect("a file");
+                let own = (0..events).filter(|event| event % 2 == number);
+                own.for_each(|event| writeln!(file, "line {event}").expect("written"));
+            }
+        },
+        reads: true,
+    },
+    InputCase {
         name: "otlp",
         settings: |place| format!("address: {}", place.port),
         feed: |place, events| {

@@ -170,6 +170,8 @@ impl StoreSettings {
             .with_bucket_name(bucket)
             .with_client_options(options)
             .with_retry(retries())
+            // Not every server can delete several objects at once.
+            .with_disable_bulk_delete(true)
             .with_http_connector(Connector(client));
         if let Some(endpoint) = &self.endpoint {
             builder = builder.with_endpoint(endpoint.trim_end_matches('/'));

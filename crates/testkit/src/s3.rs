@@ -1,7 +1,7 @@
-//! A strict double of S3, for objects and uploads in parts.
+//! A strict double of S3, for objects, uploads in parts and lists.
 //!
-//! It checks signatures (version 4), the least size of parts, and that an upload is completed with the parts that it has. An object is
-//! stored as a whole or not at all. Source: <https://docs.aws.amazon.com/AmazonS3/latest/API>.
+//! It checks signatures (version 4), the least size of parts, that an upload is completed with the parts that it has, and conditions (`If-Match`).
+//! An object is stored as a whole or not at all. Source: <https://docs.aws.amazon.com/AmazonS3/latest/API>.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hmac::{Hmac, KeyInit, Mac};
+use jiff::Timestamp;
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 
@@ -24,6 +25,9 @@ pub const SECRET_KEY: &str = "testing123secret";
 /// The least size of a part that is not the last one.
 const PART_BYTES_MIN: usize = 5 << 20;
 
+/// Objects on a page of a list: fewer than S3 gives, so that tests see several.
+const PAGE_OBJECTS: usize = 100;
+
 /// An S3. Clones are the same one.
 #[derive(Clone)]
 pub struct S3 {
@@ -33,10 +37,16 @@ pub struct S3 {
 
 #[derive(Default)]
 struct Bucket {
-    objects: BTreeMap<String, Bytes>,
+    objects: BTreeMap<String, StoredObject>,
     uploads: BTreeMap<String, Upload>,
     next: usize,
     overwritten: usize,
+}
+
+struct StoredObject {
+    content: Bytes,
+    etag: String,
+    written: Timestamp,
 }
 
 struct Upload {
@@ -55,7 +65,15 @@ impl S3 {
 
     /// Its objects by their keys.
     pub fn objects(&self) -> BTreeMap<String, Bytes> {
-        self.store.lock().objects.clone()
+        let store = self.store.lock();
+        let objects = store.objects.iter();
+        let objects = objects.map(|(key, object)| (key.clone(), object.content.clone()));
+        objects.collect()
+    }
+
+    /// Puts an object, in the place of one that has its key.
+    pub fn put(&self, key: &str, content: impl Into<Bytes>) {
+        self.store.lock().put(key.to_owned(), content.into());
     }
 
     /// How many uploads are neither completed nor aborted.
@@ -101,24 +119,107 @@ impl S3 {
                 None => no_upload(),
             },
             ("PUT", None) => {
-                bucket.put(key, taken.body.clone());
-                Answer::new(200).header("etag", "\"whole\"")
+                let etag = bucket.put(key, taken.body.clone());
+                Answer::new(200).header("etag", etag)
+            }
+            ("GET", None) if key.is_empty() && parameter("list-type").is_some() => {
+                let prefix = parameter("prefix").unwrap_or_default();
+                let after = parameter("continuation-token").or(parameter("start-after"));
+                bucket.list(&prefix, &after.unwrap_or_default())
             }
             ("HEAD" | "GET", None) => match bucket.objects.get(&key) {
-                Some(object) => Answer::new(200)
-                    .header("etag", "\"whole\"")
-                    .header("last-modified", "Sat, 28 Nov 2026 00:40:39 GMT")
-                    .body(object.clone()),
+                Some(object) => object.answer(taken),
                 None => error(404, "NoSuchKey", "The specified key does not exist"),
             },
+            ("DELETE", None) => {
+                bucket.objects.remove(&key);
+                Answer::new(204)
+            }
             _ => error(405, "MethodNotAllowed", "not part of this double"),
         }
     }
 }
 
+impl StoredObject {
+    /// The object, or the range of it that is asked for, if it is the version that is asked for.
+    fn answer(&self, taken: &Taken) -> Answer {
+        let condition = taken.header("if-match");
+        if !condition.is_empty() && condition != self.etag {
+            let message = "At least one of the pre-conditions you specified did not hold";
+            return error(412, "PreconditionFailed", message);
+        }
+        let range = taken.header("range").strip_prefix("bytes=");
+        let range = range.and_then(|range| {
+            let (first, last) = range.split_once('-')?;
+            let first: usize = first.parse().ok()?;
+            let last: usize = last.parse().unwrap_or(usize::MAX);
+            Some(first..(last.saturating_add(1)).min(self.content.len()))
+        });
+        let answer = match range {
+            None => Answer::new(200).body(self.content.clone()),
+            Some(range) if range.is_empty() => {
+                return error(
+                    416,
+                    "InvalidRange",
+                    "The requested range is not satisfiable",
+                );
+            }
+            Some(range) => Answer::new(206)
+                .header(
+                    "content-range",
+                    format!(
+                        "bytes {}-{}/{}",
+                        range.start,
+                        range.end - 1,
+                        self.content.len()
+                    ),
+                )
+                .body(self.content.slice(range)),
+        };
+        let written = self.written.strftime("%a, %d %b %Y %H:%M:%S GMT");
+        answer
+            .header("etag", self.etag.clone())
+            .header("last-modified", written.to_string())
+    }
+}
+
 impl Bucket {
-    fn put(&mut self, key: String, object: Bytes) {
+    /// Gives the ETag.
+    fn put(&mut self, key: String, content: Bytes) -> String {
+        let etag = format!("\"{}\"", &hex(&Sha256::digest(&content))[..32]);
+        let object = StoredObject {
+            content,
+            etag: etag.clone(),
+            written: Timestamp::now(),
+        };
         self.overwritten += usize::from(self.objects.insert(key, object).is_some());
+        etag
+    }
+
+    fn list(&self, prefix: &str, after: &str) -> Answer {
+        let objects = self.objects.iter();
+        let mut found = objects.filter(|(key, _)| key.starts_with(prefix) && ***key > *after);
+        let mut page = String::new();
+        let mut last = "";
+        for (key, object) in found.by_ref().take(PAGE_OBJECTS) {
+            last = key;
+            let _ = write!(
+                page,
+                "<Contents><Key>{key}</Key><LastModified>{}</LastModified><ETag>{}</ETag><Size>{}</Size></Contents>",
+                object.written.strftime("%Y-%m-%dT%H:%M:%S.000Z"),
+                object.etag.replace('"', "&quot;"),
+                object.content.len(),
+            );
+        }
+        if found.next().is_some() {
+            let _ = write!(
+                page,
+                "<NextContinuationToken>{last}</NextContinuationToken>"
+            );
+        }
+        Answer::new(200).body(format!(
+            "<?xml version=\"1.0\"?><ListBucketResult>{page}</ListBucketResult>"
+        ))
     }
 
     fn begin(&mut self, key: String) -> Answer {
@@ -163,9 +264,9 @@ impl Bucket {
             return no_upload();
         };
         let whole: Vec<Bytes> = parts.into_values().collect();
-        self.put(key.clone(), whole.concat().into());
+        let etag = self.put(key.clone(), whole.concat().into());
         Answer::new(200).body(format!(
-            "<CompleteMultipartUploadResult><Key>{key}</Key><ETag>\"whole\"</ETag></CompleteMultipartUploadResult>"
+            "<CompleteMultipartUploadResult><Key>{key}</Key><ETag>{etag}</ETag></CompleteMultipartUploadResult>"
         ))
     }
 }

@@ -26,16 +26,17 @@ enum Kind {
 }
 
 impl Formats {
-    /// Makes the settings of a codec, with the character between fields, for each codec that is needed.
+    /// Makes the settings of a codec, with the character between fields, for each codec that is needed. `is_text` says that other settings make
+    /// every file one of text, where `codec` does not say anything.
     ///
     /// # Errors
     /// What `settings` gives.
-    pub(super) fn new(
-        config: &Config,
+    pub(crate) fn new(
+        codec: Option<Codec>,
+        is_text: bool,
         settings: impl Fn(Codec, u8) -> Result<codec::Settings, ConfigError>,
     ) -> Result<Self, ConfigError> {
-        let is_text = config.container.is_some() || config.multiline.is_some();
-        let all = match config.codec {
+        let all = match codec {
             Some(codec) => vec![settings(codec, b',')?],
             None if is_text => vec![settings(Codec::Text, b',')?],
             None => {

@@ -19,7 +19,7 @@ pub struct FileEntries {
     pub reading: Reading,
 }
 
-/// What a data directory knows of files, sorted by path, also while a run is using it.
+/// What a data directory knows of files and objects, sorted by path, also while a run is using it.
 ///
 /// # Errors
 /// There is no registry, or it cannot be read.
@@ -28,12 +28,12 @@ pub fn read_ledger(directory: &Path) -> Result<FileEntries, RegistryError> {
     let mut checkpoints = HashSet::new();
     let now = now();
     let reading = registry::read(directory, &mut |key, bytes| match key.kind {
-        record::FILE => {
+        record::FILE | record::OBJECT => {
             if let Some((scope, state)) = record::decode(bytes) {
                 files.push((key.id, state.ledger(&scope, key.id, now)));
             }
         }
-        record::CHECKPOINT => {
+        record::CHECKPOINT | record::OBJECT_CHECKPOINT => {
             checkpoints.insert(key.id);
         }
         _ => {}

@@ -16,25 +16,25 @@
 //! - A file that is deleted before it was opened, or while more than `max_open_files` others are open, is lost.
 //! - Bytes written and truncated away before they were read or copied are lost; what is known to be lost is told.
 
-mod acknowledge;
+pub(crate) mod acknowledge;
 mod compare;
 mod content;
 mod fixture;
-mod formats;
+pub(crate) mod formats;
 mod held;
 mod judge;
 mod known;
 mod ledger;
 mod order;
 mod pool;
-mod pread;
+pub(crate) mod pread;
 mod probe;
-mod readers;
-mod record;
+pub(crate) mod readers;
+pub(crate) mod record;
 mod save;
 mod settings;
-mod state;
-mod task;
+pub(crate) mod state;
+pub(crate) mod task;
 mod tracker;
 mod trail;
 mod upkeep;
@@ -180,7 +180,8 @@ fn formats(config: &Config, node: &Node) -> Result<Formats, ConfigError> {
         exclude_lines: &config.exclude_lines,
         timezone: config.timezone.as_deref(),
     };
-    Formats::new(config, |codec, delimiter| {
+    let is_text = config.container.is_some() || config.multiline.is_some();
+    Formats::new(config.codec, is_text, |codec, delimiter| {
         records(codec, delimiter).settings(node)
     })
 }

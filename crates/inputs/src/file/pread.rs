@@ -26,7 +26,7 @@ pub(crate) fn read_exact_at(file: &File, into: &mut [u8], at: u64) -> io::Result
 ///
 /// # Errors
 /// What the system says.
-pub(super) fn retry(mut read: impl FnMut() -> rustix::io::Result<usize>) -> io::Result<usize> {
+pub(crate) fn retry(mut read: impl FnMut() -> rustix::io::Result<usize>) -> io::Result<usize> {
     loop {
         match read() {
             Err(Errno::INTR) => {}

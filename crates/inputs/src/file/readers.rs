@@ -46,7 +46,7 @@ pub(crate) enum Event {
 }
 
 /// Bytes at the start of a file in which its header is looked for first.
-const HEADER_BYTES: usize = 16 << 10;
+pub(crate) const HEADER_BYTES: usize = 16 << 10;
 
 /// How readers read.
 #[derive(Clone)]
@@ -90,12 +90,7 @@ impl Readers {
             events: Box::new(events),
         });
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let sender = || Sending {
-            emitters: rules.formats.each(|settings| Emitter::new(settings, ctx)),
-            formats: rules.formats.clone(),
-            sent: sent.clone(),
-            registry: ctx.registry.clone(),
-        };
+        let sender = || Sending::new(&rules.formats, ctx, sent.clone(), ctx.registry.clone());
         let mut threads = Vec::new();
         let mut splitting = None;
         if splitting::is_worthwhile() {
@@ -136,7 +131,7 @@ struct Piece {
 }
 
 /// Makes batches of chunks, sends them, and says so to the acknowledging task.
-struct Sending {
+pub(crate) struct Sending {
     /// One for each of the formats.
     emitters: Vec<Emitter>,
     formats: Formats,
@@ -145,6 +140,21 @@ struct Sending {
 }
 
 impl Sending {
+    /// Sends what is written as `formats` say. What `registry` is for, [`record`] says.
+    pub(crate) fn new(
+        formats: &Formats,
+        ctx: &InputContext,
+        sent: mpsc::Sender<Sent>,
+        registry: Option<Arc<Registry>>,
+    ) -> Self {
+        Self {
+            emitters: formats.each(|settings| Emitter::new(settings, ctx)),
+            formats: formats.clone(),
+            sent,
+            registry,
+        }
+    }
+
     /// Notes up to where events are about to be sent. Where the disk refuses that, events are sent all the same: it matters
     /// only for a file that is written anew after a crash.
     fn note_given(&self, file: &Arc<File>, after: &Resume) {
@@ -171,7 +181,16 @@ impl Sending {
         end
     }
 
-    fn send(&mut self, file: &Arc<File>, stream: &Arc<Stream>, chunk: Chunk) -> Result<(), End> {
+    /// Sends the events of a chunk, waiting while the queue is full.
+    ///
+    /// # Errors
+    /// The pipeline takes no more, or what follows cannot be read.
+    pub(crate) fn send(
+        &mut self,
+        file: &Arc<File>,
+        stream: &Arc<Stream>,
+        chunk: Chunk,
+    ) -> Result<(), End> {
         let (bytes, after) = (chunk.source_bytes, chunk.after.clone());
         self.note_given(file, &after);
         let mut emitted = Emitted::default();

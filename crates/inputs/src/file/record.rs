@@ -34,6 +34,15 @@ pub(crate) const LOOKED: u8 = 3;
 /// The kind of keys under which it is noted up to where events were sent.
 pub(crate) const GIVEN: u8 = 4;
 
+/// The kind of keys under which objects of the input `object_store` are, as files are.
+pub(crate) const OBJECT: u8 = 6;
+
+/// The kind of keys under which checkpoints of objects are.
+pub(crate) const OBJECT_CHECKPOINT: u8 = 7;
+
+/// The kind of the key under which the input `object_store` has the key of an object up to which everything was read.
+pub(crate) const FRONTIER: u8 = 8;
+
 /// The key of what was sent of a file.
 pub(crate) fn given_key(id: u128) -> Key {
     Key { kind: GIVEN, id }

@@ -213,6 +213,20 @@ impl StoredCheckpoint {
         })
     }
 
+    /// Keeps a checkpoint of an object, whose bytes never change.
+    pub(crate) fn of_object(checkpoint: &Checkpoint) -> Self {
+        Self {
+            place: checkpoint.output,
+            check: Check::default(),
+            encoded: checkpoint.encode(),
+        }
+    }
+
+    /// The checkpoint of an object; none where it is damaged.
+    pub(crate) fn unchecked(&self) -> Option<Checkpoint> {
+        Checkpoint::decode(&self.encoded)
+    }
+
     /// The checkpoint, if the file has the same compressed bytes before it as it had.
     pub(crate) fn checkpoint(&self, file: &Opened) -> Option<Checkpoint> {
         let checkpoint = Checkpoint::decode(&self.encoded)?;

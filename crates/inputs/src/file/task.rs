@@ -381,7 +381,7 @@ impl Task {
 }
 
 /// Counts what the chunker has, without what an earlier run has given; gives how much that is.
-fn settle(state: &mut FileState, chunker: &Chunker, skipped_before: u64) -> u64 {
+pub(crate) fn settle(state: &mut FileState, chunker: &Chunker, skipped_before: u64) -> u64 {
     let skipped = chunker.skipped();
     state.counts.read_bytes -= skipped - skipped_before;
     state.counts.pending_bytes = chunker.pending();

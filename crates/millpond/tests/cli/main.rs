@@ -49,6 +49,7 @@ mod metrics;
 mod names;
 mod notation;
 mod notation_table;
+mod object_store_input;
 mod object_store_output;
 mod otlp_input;
 mod otlp_output;

@@ -33,7 +33,7 @@ fn counted<'a>(objects: impl Iterator<Item = (&'a str, Vec<u8>)>) -> BTreeMap<u6
     counts
 }
 
-fn in_directory(lake: &Path) -> BTreeMap<u64, usize> {
+pub fn in_directory(lake: &Path) -> BTreeMap<u64, usize> {
     let mut found = Vec::new();
     let mut folders = vec![lake.to_owned()];
     while let Some(folder) = folders.pop() {
