@@ -27,8 +27,6 @@ pub enum Trouble {
     Down(String),
     /// They refuse the client: a person must mend something.
     Refused(String),
-    /// librdkafka cannot go on: another client has to be made.
-    Fatal(String),
 }
 
 /// What is known of the connections of a client.
@@ -76,7 +74,15 @@ impl LinkState {
     }
 
     fn fail(&self, trouble: Trouble) {
-        *self.trouble.lock() = Some(trouble);
+        let mut known = self.trouble.lock();
+        // Brokers that refuse the client count as down for librdkafka, which says so afterwards.
+        if !matches!(
+            (&*known, &trouble),
+            (Some(Trouble::Refused(_)), Trouble::Down(_))
+        ) {
+            *known = Some(trouble);
+        }
+        drop(known);
         self.changed.notify_waiters();
     }
 }
@@ -130,8 +136,10 @@ impl ClientContext for Link {
                 | RDKafkaErrorCode::SaslAuthenticationFailed
                 | RDKafkaErrorCode::UnsupportedSASLMechanism
                 | RDKafkaErrorCode::SSL,
-            ) => state.fail(Trouble::Refused(reason)),
-            Some(RDKafkaErrorCode::Fatal) => state.fail(Trouble::Fatal(reason)),
+            ) => {
+                *state.last.lock() = Some(reason.clone());
+                state.fail(Trouble::Refused(reason));
+            }
             Some(
                 RDKafkaErrorCode::BrokerTransportFailure
                 | RDKafkaErrorCode::Resolve
@@ -209,7 +217,12 @@ mod tests {
         state.works();
         assert_eq!(state.trouble(), None);
         error(RDKafkaErrorCode::Authentication, "a:1: no");
-        assert!(matches!(state.trouble(), Some(Trouble::Refused(_))));
+        error(RDKafkaErrorCode::AllBrokersDown, "1/1 brokers are down");
+        let refused = Trouble::Refused("a:1: no".to_owned());
+        assert_eq!(state.take_trouble(), Some(refused), "it says more");
+        error(RDKafkaErrorCode::AllBrokersDown, "1/1 brokers are down");
+        let down = Trouble::Down("a:1: no".to_owned());
+        assert_eq!(state.trouble(), Some(down));
         error(RDKafkaErrorCode::OffsetOutOfRange, "offset");
         assert_eq!(state.take_warnings().len(), 1);
     }

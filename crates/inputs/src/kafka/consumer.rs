@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use ::kafka::rdkafka::client::{ClientContext, OAuthToken};
 use ::kafka::rdkafka::config::RDKafkaLogLevel;
-use ::kafka::rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext, RebalanceProtocol};
+use ::kafka::rdkafka::consumer::{
+    BaseConsumer, CommitMode, Consumer, ConsumerContext, RebalanceProtocol,
+};
 use ::kafka::rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use ::kafka::rdkafka::types::RDKafkaRespErr;
 use ::kafka::rdkafka::{Offset, Statistics, TopicPartitionList};
@@ -81,13 +83,29 @@ pub(super) fn configuration(
         ("enable.auto.offset.store", "false"),
         ("auto.commit.interval.ms", "1000"),
         ("enable.partition.eof", "true"),
-        ("statistics.interval.ms", "5000"),
+        (
+            "statistics.interval.ms",
+            if settings.own.until.is_some() {
+                "500"
+            } else {
+                "5000"
+            },
+        ),
         // What is fetched ahead is in no budget.
         ("queued.max.messages.kbytes", "16384"),
         // Once so much is there; the default, a second, is longer than it lasts.
         ("fetch.queue.backoff.ms", "10"),
     ];
     let mut own = own.to_vec();
+    if settings
+        .own
+        .topics
+        .iter()
+        .any(|topic| topic.starts_with('^'))
+    {
+        // Those of brokers themselves: commits of this very group would come back as events.
+        own.push(("topic.blacklist", "^__.*"));
+    }
     if settings.form == RecordForm::Batches {
         // Machines come and go: those that stay keep their partitions.
         own.push(("partition.assignment.strategy", "cooperative-sticky"));
@@ -111,14 +129,16 @@ impl Membership {
     }
 
     fn assign(&self, consumer: &BaseConsumer<Self>, list: &mut TopicPartitionList) {
-        if let Start::Time(millis) = self.start
-            && let Err(error) = seek(consumer, list, millis)
-        {
-            let text = format!(
-                "the offsets for the time in `start` are unknown: {error}; partitions without an offset are read from their beginning"
-            );
-            self.warn(text);
-        }
+        let begun = match self.start {
+            Start::Beginning => TopicPartitionList::new(),
+            start => begin(consumer, list, start).unwrap_or_else(|error| {
+                let text = format!(
+                    "the offsets for `start` are unknown: {error}; partitions without an offset are read from where brokers are asked first"
+                );
+                self.warn(text);
+                TopicPartitionList::new()
+            }),
+        };
         let cluster = consumer.client().fetch_cluster_id(ANSWER_MAX);
         let cluster = cluster.unwrap_or_default();
         let ends = match self.is_finite {
@@ -142,6 +162,14 @@ impl Membership {
         };
         if let Err(error) = taken {
             self.warn(format!("partitions cannot be taken: {error}"));
+        }
+        // Otherwise who reads them next would begin anew, behind what comes until then.
+        if begun.count() > 0
+            && let Err(error) = consumer.commit(&begun, CommitMode::Async)
+        {
+            self.warn(format!(
+                "where partitions are begun cannot be committed: {error}"
+            ));
         }
     }
 
@@ -196,28 +224,42 @@ fn ends(
     list.to_topic_map().into_keys().filter_map(end).collect()
 }
 
-/// Sets the offsets of a time for partitions for which the group has none.
-fn seek(
+/// Sets the offsets at which to begin for partitions for which the group has none; gives these.
+fn begin(
     consumer: &BaseConsumer<Membership>,
     list: &mut TopicPartitionList,
-    millis: i64,
-) -> KafkaResult<()> {
+    start: Start,
+) -> KafkaResult<TopicPartitionList> {
     let committed = consumer.committed_offsets(list.clone(), ANSWER_MAX)?;
+    let committed = committed.elements();
+    let new = committed.iter();
+    let new = new.filter(|element| element.offset() == Offset::Invalid);
     let mut wanted = TopicPartitionList::new();
-    for element in committed.elements() {
-        if element.offset() == Offset::Invalid {
-            let at = Offset::Offset(millis);
-            wanted.add_partition_offset(element.topic(), element.partition(), at)?;
-        }
+    for element in new {
+        let at = match start {
+            Start::Time(millis) => Offset::Offset(millis),
+            Start::Beginning | Start::End => Offset::End,
+        };
+        wanted.add_partition_offset(element.topic(), element.partition(), at)?;
     }
-    if wanted.count() == 0 {
-        return Ok(());
+    if let Start::Time(_) = start
+        && wanted.count() > 0
+    {
+        wanted = consumer.offsets_for_times(wanted, ANSWER_MAX)?;
     }
-    let found = consumer.offsets_for_times(wanted, ANSWER_MAX)?;
-    for element in found.elements() {
-        list.set_partition_offset(element.topic(), element.partition(), element.offset())?;
+    let mut begun = TopicPartitionList::new();
+    for element in wanted.elements() {
+        let (topic, partition) = (element.topic(), element.partition());
+        let offset = match element.offset() {
+            Offset::Offset(offset) => offset,
+            // Nothing has that time yet.
+            _ => consumer.fetch_watermarks(topic, partition, ANSWER_MAX)?.1,
+        };
+        let offset = Offset::Offset(offset);
+        list.set_partition_offset(topic, partition, offset)?;
+        begun.add_partition_offset(topic, partition, offset)?;
     }
-    Ok(())
+    Ok(begun)
 }
 
 /// Notes for librdkafka what has become safe; it commits that.
@@ -240,11 +282,24 @@ impl ClientContext for Membership {
     }
 
     fn stats(&self, statistics: Statistics) {
-        let topics = statistics.topics.values();
-        let partitions = topics.flat_map(|topic| topic.partitions.values());
-        // −1 where it is not known.
-        let lags = partitions.filter_map(|one| u64::try_from(one.consumer_lag_stored).ok());
-        *self.lag.lock() = Some(lags.sum());
+        let mut lag = 0;
+        for topic in statistics.topics.values() {
+            for one in topic.partitions.values() {
+                if self.partitions.find(&topic.topic, one.partition).is_none() {
+                    continue;
+                }
+                if self.is_finite {
+                    self.partitions
+                        .ended_at(&topic.topic, one.partition, one.eof_offset);
+                }
+                // Negative where it is not known.
+                let safe = [one.stored_offset, one.committed_offset, one.lo_offset];
+                let safe = safe.into_iter().find(|offset| *offset >= 0);
+                let behind = safe.map_or(0, |safe| one.hi_offset - safe);
+                lag += u64::try_from(behind).unwrap_or(0);
+            }
+        }
+        *self.lag.lock() = Some(lag);
     }
 
     fn generate_oauth_token(

@@ -3,6 +3,7 @@
 //! Values are copied one after the other into one buffer, because librdkafka wants its memory back soon; so is what is told
 //! about each record under `@metadata.kafka`. Both go into memory of the budget when a batch is made of them.
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -176,21 +177,21 @@ impl Gathered {
             member(out, start, "headers");
             out.push(b'{');
             let first = out.len();
-            let mut known: Vec<&str> = Vec::new();
-            for header in headers.iter() {
-                // A name may come several times: the last value counts, as for clients in Java.
-                if known.contains(&header.key) {
+            // A name may come several times: the last value counts, as for clients in Java.
+            let mut last: HashMap<&str, usize> = HashMap::with_capacity(headers.count());
+            for (index, header) in headers.iter().enumerate() {
+                last.insert(header.key, index);
+            }
+            for (index, header) in headers.iter().enumerate() {
+                if last.get(header.key) != Some(&index) {
                     continue;
                 }
-                known.push(header.key);
-                let same = headers.iter().filter(|other| other.key == header.key);
-                let value = same.last().and_then(|last| last.value);
                 if out.len() > first {
                     out.push(b',');
                 }
                 json::write_string(out, header.key.as_bytes());
                 out.push(b':');
-                write_text(out, value.unwrap_or_default());
+                write_text(out, header.value.unwrap_or_default());
             }
             out.push(b'}');
         }

@@ -95,7 +95,7 @@ pub(super) struct Partitions(Mutex<PartitionTable>);
 #[derive(Debug, Default)]
 struct PartitionTable {
     assigned: HashMap<(Arc<str>, i32), Arc<AssignedPartition>>,
-    /// Whether partitions were assigned at all.
+    /// Whether partitions were assigned, maybe none, since all were taken away.
     was_assigned: bool,
     waiting: VecDeque<(Receipt, Vec<BatchEnd>)>,
     /// Nobody wants what follows, or nothing is known of what was sent.
@@ -123,6 +123,8 @@ impl Partitions {
                 old.is_revoked.store(true, Ordering::Relaxed);
             }
         }
+        // Others are assigned soon, or the same ones again.
+        table.was_assigned &= !table.assigned.is_empty();
     }
 
     /// A partition that is read.
@@ -138,6 +140,15 @@ impl Partitions {
         all.filter(|one| one.partition == partition)
             .cloned()
             .collect()
+    }
+
+    /// librdkafka has told of the end of a partition before this offset.
+    pub(super) fn ended_at(&self, topic: &str, partition: i32, offset: i64) {
+        if let Some(one) = self.find(topic, partition)
+            && one.target.is_some_and(|target| offset >= target)
+        {
+            one.reached_end();
+        }
     }
 
     /// Whether all partitions were read as far as they are to be.
@@ -287,9 +298,13 @@ mod tests {
         partitions.find("t", 0).expect("assigned").has_read(4);
         partitions.find("t", 1).expect("assigned").reached_end();
         assert!(!partitions.are_complete());
-        for one in partitions.numbered(2) {
-            one.reached_end();
-        }
+        partitions.ended_at("t", 2, 2);
+        assert!(!partitions.are_complete());
+        partitions.ended_at("t", 2, 3);
+        assert!(partitions.are_complete());
+        partitions.revoke([("t", 0), ("t", 1), ("t", 2)]);
+        assert!(!partitions.are_complete(), "others may follow");
+        partitions.assign([]);
         assert!(partitions.are_complete());
     }
 }

@@ -34,6 +34,9 @@ const FULL_MAX: Duration = Duration::from_secs(2);
 /// How often it is looked what is safe.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
+/// How long the end of the client may take.
+const LEAVE_MAX: Duration = Duration::from_secs(5);
+
 /// How many records are read before the clock is looked at.
 const RECORDS_AT_ONCE: usize = 256;
 
@@ -198,7 +201,9 @@ impl KafkaReader<'_> {
             if is_complete {
                 break;
             }
-            self.look();
+            if let Err(problem) = self.look() {
+                return vec![problem];
+            }
         }
         Vec::new()
     }
@@ -294,7 +299,8 @@ impl KafkaReader<'_> {
                 is_paused |= self.set_paused(true);
                 self.stay();
             }
-            self.look();
+            // Trouble comes again, and the reader ends with it when there is room.
+            let _ = self.look();
         }
         if is_paused {
             self.set_paused(false);
@@ -326,9 +332,12 @@ impl KafkaReader<'_> {
     }
 
     /// Looks what has become safe, and what a person should hear.
-    fn look(&mut self) {
+    ///
+    /// # Errors
+    /// Brokers refuse the client, and the run is to end by itself.
+    fn look(&mut self) -> Result<(), String> {
         if self.looked.elapsed() < LOOK_EVERY {
-            return;
+            return Ok(());
         }
         self.looked = Instant::now();
         store_safe(&self.consumer, &self.partitions);
@@ -340,12 +349,18 @@ impl KafkaReader<'_> {
         }
         let text = match self.state.take_trouble() {
             Some(Trouble::Down(reason)) => format!("no broker can be reached: {reason}"),
-            Some(Trouble::Refused(reason)) => format!("brokers refuse the client: {reason}"),
-            Some(Trouble::Fatal(reason)) => reason,
-            None => return,
+            Some(Trouble::Refused(reason)) => {
+                let text = format!("brokers refuse the client: {reason}");
+                if self.settings.own.until.is_some() {
+                    return Err(text);
+                }
+                text
+            }
+            None => return Ok(()),
         };
         let limit = Limit::events("kafka");
         self.ctx.diagnostics.warn_limited(limit, || text);
+        Ok(())
     }
 
     /// Waits until everything that was sent is safe, and leaves the group.
@@ -357,8 +372,21 @@ impl KafkaReader<'_> {
             store_safe(&self.consumer, &self.partitions);
         }
         store_safe(&self.consumer, &self.partitions);
-        // Commits what is stored.
-        drop(self.consumer);
+        let consumer = self.consumer;
+        // Commits what is stored, and waits for a broker that has gone as long as a session lasts.
+        let leave = thread::start("kafka leave", move || drop(consumer));
+        let begin = Instant::now();
+        while leave.as_ref().is_ok_and(|leave| !leave.is_finished()) {
+            if begin.elapsed() > LEAVE_MAX {
+                let text = "no broker answers, so that the last offsets could not be committed: records since then are read again";
+                self.ctx.diagnostics.warn(text);
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        for warning in self.state.take_warnings() {
+            self.ctx.diagnostics.pass_on(warning);
+        }
     }
 }
 

@@ -40,7 +40,8 @@ pub(super) enum Until {
 #[serde(deny_unknown_fields)]
 #[cfg_attr(not(feature = "kafka"), allow(dead_code, reason = "only checked"))]
 pub(super) struct Config {
-    /// The topics: names, and regular expressions that begin with `^` and match the names of all topics that are read, also those that are created later.
+    /// The topics: names, and POSIX extended regular expressions that begin with `^` and match the names of all topics that are read, also those that are created later.
+    /// Where there is one, topics of brokers themselves, whose names begin with `__`, are not read.
     pub(super) topics: Vec<String>,
     /// The consumer group. The partitions of the topics are shared among its members; the brokers keep its offsets.
     pub(super) group: String,
@@ -196,6 +197,15 @@ fn check_topics(topics: &[String], node: &Node) -> Result<(), ConfigError> {
             regex::Regex::new(topic).map_err(|error| {
                 at.error(format!("`{topic}` is not a regular expression: {error}"))
             })?;
+            // They are POSIX extended regular expressions for librdkafka.
+            let mut escaped = topic.split('\\').skip(1);
+            let is_class = |rest: &str| rest.starts_with(|c: char| c.is_ascii_alphanumeric());
+            if topic.contains("(?") || escaped.any(is_class) {
+                let error = at.error(format!(
+                    "`{topic}` is not a POSIX extended regular expression, which has no `\\d`, `\\w`, `\\b` and `(?`"
+                ));
+                return Err(error.note("write `[0-9]` for `\\d`"));
+            }
         } else if !is_topic(topic) {
             let error = at.error(format!("`{topic}` cannot be the name of a topic"));
             return Err(error.note("a regular expression begins with `^`"));
@@ -248,6 +258,14 @@ mod tests {
             (
                 "{brokers: b, topics: '^a(', group: g}",
                 "not a regular expression",
+            ),
+            (
+                "{brokers: b, topics: '^a\\d', group: g}",
+                "not a POSIX extended",
+            ),
+            (
+                "{brokers: b, topics: '^(?i)a', group: g}",
+                "not a POSIX extended",
             ),
             (
                 "{brokers: b, topics: t, group: g, start: now}",

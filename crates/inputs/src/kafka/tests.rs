@@ -304,4 +304,16 @@ fn a_start_is_for_partitions_without_an_offset() {
     produce(&cluster, &[("a", 0, r#"{"n":1}"#)]);
     let new = Working::begin(&cluster, "topics: a, start: end, until: end", false).end();
     assert_eq!(documents(&new), [""; 0]);
+    // Also partitions of which nothing was read: what comes before the next run is new.
+    produce(&cluster, &[("a", 0, r#"{"n":2}"#), ("a", 1, r#"{"n":3}"#)]);
+    let next = Working::begin(&cluster, "topics: a, start: end, until: end", false).end();
+    assert_eq!(documents(&next), [r#"{"n":2}"#, r#"{"n":3}"#]);
+}
+
+#[test]
+fn partitions_of_one_number_in_several_topics_come_to_their_ends() {
+    let cluster = cluster();
+    produce(&cluster, &[("a", 0, r#"{"n":1}"#), ("b", 0, r#"{"n":2}"#)]);
+    let none = Working::begin(&cluster, "topics: [a, b], start: end, until: end", false).end();
+    assert_eq!(documents(&none), [""; 0]);
 }

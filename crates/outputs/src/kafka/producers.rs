@@ -11,7 +11,7 @@ use ::kafka::rdkafka::message::{Header, OwnedHeaders};
 use ::kafka::rdkafka::producer::{
     BaseProducer, BaseRecord, DeliveryResult, Producer as _, ProducerContext,
 };
-use ::kafka::{BrokerSettings, Link, LinkState, OptionOwner, client_config, created};
+use ::kafka::{BrokerSettings, Link, LinkState, OptionOwner, client_config, created, words};
 use component::thread;
 use config::{ConfigError, Node};
 
@@ -139,6 +139,12 @@ pub struct Producer {
 }
 
 impl Producer {
+    /// Why it cannot go on, if that is so: another one has to be made. What was on its way in it is reported as failed.
+    pub fn failure(&self) -> Option<String> {
+        let failure = self.client.client().fatal_error();
+        failure.map(|(code, text)| format!("{code}: {}", words(&text)))
+    }
+
     /// Hands a record over. Whatever becomes of it is reported, also where that is known at once.
     pub fn send(&self, topic: &str, record: &Record<'_>, flight: &FlightHandle, row: usize) {
         let number = flight.number(row);

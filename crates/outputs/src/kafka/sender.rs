@@ -85,7 +85,8 @@ impl Kafka {
     /// The client that sends. One that cannot go on is replaced; what was on its way in it is reported as failed.
     fn producer(&self) -> Result<Arc<Producer>, SendError> {
         let mut producers = self.producers.lock();
-        if let Some(Trouble::Fatal(reason)) = self.state.trouble() {
+        let failure = producers.usual.as_ref().and_then(|one| one.failure());
+        if let Some(reason) = failure {
             let text = format!(
                 "{reason}; another client is made, and what was on its way is sent again: some records may arrive twice"
             );
@@ -105,7 +106,8 @@ impl Kafka {
 
     fn lonely(&self) -> Result<Arc<Producer>, SendError> {
         let mut producers = self.producers.lock();
-        if let Some(producer) = &producers.lonely {
+        let known = producers.lonely.as_ref();
+        if let Some(producer) = known.filter(|one| one.failure().is_none()) {
             return Ok(producer.clone());
         }
         let made = self.parts.lonely(&self.state);
@@ -166,7 +168,7 @@ impl Kafka {
     /// Why a request that is on its way has not arrived.
     fn overdue(&self) -> SendError {
         match self.state.trouble() {
-            Some(Trouble::Down(reason) | Trouble::Fatal(reason)) => SendError::Retry(reason),
+            Some(Trouble::Down(reason)) => SendError::Retry(reason),
             Some(Trouble::Refused(reason)) => SendError::Blocked(reason),
             None => {
                 let limit = Period(self.timeout);

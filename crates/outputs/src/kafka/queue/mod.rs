@@ -29,7 +29,7 @@ use ::kafka::rdkafka::message::Message;
 use ::kafka::rdkafka::producer::{
     BaseProducer, BaseRecord, DeliveryResult, Producer as _, ProducerContext,
 };
-use ::kafka::{Link, LinkState, Trouble, client_config, created};
+use ::kafka::{Link, LinkState, Trouble, client_config, created, words};
 use async_trait::async_trait;
 use batch::{Batch, Bitmap};
 use component::{Anchor, Collector, Encoded, Output, Warning, WriteError, Writer, Written, thread};
@@ -116,9 +116,12 @@ impl QueueOutput {
     /// The client that sends. One that cannot go on is replaced, and reports on what it had.
     fn client(&self) -> Result<Arc<QueueClient>, WriteError> {
         let mut client = self.client.lock();
-        if let Some(Trouble::Fatal(reason)) = self.state.trouble() {
+        let known = client.as_ref();
+        let failure = known.and_then(|one| one.producer.client().fatal_error());
+        if let Some((code, text)) = failure {
+            let reason = words(&text);
             let text = format!(
-                "{reason}; another client is made, and what was on its way is sent again: some events may be in the queue twice"
+                "{code}: {reason}; another client is made, and what was on its way is sent again: some events may be in the queue twice"
             );
             self.state.warn(text.into());
             self.state.works();
@@ -188,7 +191,7 @@ impl QueueOutput {
     /// Why brokers take nothing.
     fn trouble(&self) -> Option<WriteError> {
         self.state.trouble().map(|trouble| match trouble {
-            Trouble::Down(reason) | Trouble::Fatal(reason) => WriteError::Retry(reason),
+            Trouble::Down(reason) => WriteError::Retry(reason),
             Trouble::Refused(reason) => WriteError::Blocked(reason),
         })
     }
