@@ -134,6 +134,11 @@ pub trait Writer: Output {
         None
     }
 
+    /// Whether it takes minutes until it says that events are safe, so that inputs whose senders wait for that need a queue on disk.
+    fn confirms_late(&self) -> bool {
+        false
+    }
+
     /// Makes everything written so far safe by the output's stated durability.
     ///
     /// # Errors

@@ -229,6 +229,7 @@ impl Builder<'_> {
         self.take_the_rest(nodes, &mut outputs)?;
         self.check_ends(&queue, &stages, node)?;
         for (output, node) in outputs.iter().zip(nodes) {
+            self.check_late(&queue, &inputs, output, node)?;
             self.check_ends_below(&queue, output, node)?;
         }
         Ok(PipelineGraph {
@@ -315,6 +316,28 @@ impl Builder<'_> {
             stage.kind
         ));
         Err(error.note("put it among the processors of the pipeline"))
+    }
+
+    /// Refuses inputs whose senders would wait for minutes to hear that events are safe: they send again, or give up.
+    fn check_late(
+        &self,
+        queue: &QueueSettings,
+        inputs: &[InputNode],
+        output: &OutputNode,
+        node: &Node,
+    ) -> Result<(), ConfigError> {
+        let is_late = matches!(&output.component, AnyOutput::Writer(it) if it.confirms_late());
+        let waits = inputs.iter().find(|input| !input.component.can_wait());
+        let is_safe =
+            self.finite || self.effects != Effects::All || matches!(queue, QueueSettings::Disk(_));
+        let Some(input) = waits.filter(|_| is_late && !is_safe) else {
+            return Ok(());
+        };
+        let error = node.error(format!(
+            "`{}` says that events are safe only when an object is complete, and senders to the input `{}` would wait so long",
+            output.name, input.name
+        ));
+        Err(error.note("use `queue: disk`, in which events are safe at once"))
     }
 
     fn context(&self, tag: Option<String>) -> BuildContext {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use config::{ConfigError, Node, Period, Positive, setting_names};
 use net::{Client, ClientSettings, ClientTls, Secret};
 use object_store::ClientOptions;
-use object_store::aws::AmazonS3Builder;
+use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::azure::MicrosoftAzureBuilder;
 use object_store::gcp::GoogleCloudStorageBuilder;
 use schemars::JsonSchema;
@@ -166,7 +166,7 @@ impl StoreSettings {
         options: ClientOptions,
         client: Client,
     ) -> Result<Arc<dyn Bucket>, ConfigError> {
-        let mut builder = AmazonS3Builder::from_env()
+        let mut builder = s3_from_environment(self.access_key_id.is_none())
             .with_bucket_name(bucket)
             .with_client_options(options)
             .with_retry(retries())
@@ -241,6 +241,30 @@ impl StoreSettings {
         let built = builder.build();
         Ok(Arc::new(built.map_err(|error| refused(node, &error))?))
     }
+}
+
+/// What the environment says, with or without who the client is: a token there belongs to another key than one of the settings.
+fn s3_from_environment(with_credentials: bool) -> AmazonS3Builder {
+    if with_credentials {
+        return AmazonS3Builder::from_env();
+    }
+    let mut builder = AmazonS3Builder::new();
+    for (name, value) in std::env::vars() {
+        let key = name.starts_with("AWS_").then(|| name.to_ascii_lowercase());
+        let Some(Ok(key)) = key.map(|key| key.parse::<AmazonS3ConfigKey>()) else {
+            continue;
+        };
+        let is_secret = matches!(
+            key,
+            AmazonS3ConfigKey::AccessKeyId
+                | AmazonS3ConfigKey::SecretAccessKey
+                | AmazonS3ConfigKey::Token
+        );
+        if !is_secret {
+            builder = builder.with_config(key, value);
+        }
+    }
+    builder
 }
 
 fn revealed(

@@ -11,7 +11,7 @@ use serde_json::Value;
 use testkit::http::{Answer, HttpServer};
 use testkit::s3::{ACCESS_KEY, S3, SECRET_KEY};
 
-use crate::program::{Folder, run};
+use crate::program::{Folder, millpond, run};
 use crate::running::{Service, append};
 
 /// How often each line is in objects that end so.
@@ -192,4 +192,31 @@ fn wrong_credentials_and_missing_buckets_are_told_at_the_start() {
     }
     assert!(s3.objects().is_empty());
     assert_eq!(s3.uploads(), 0);
+}
+
+#[test]
+fn inputs_whose_senders_wait_need_a_queue_on_disk() {
+    let folder = Folder::new();
+    let check = |input: &str, queue: &str| {
+        let lake = folder.path("lake");
+        let yaml = format!(
+            "data_dir: '{}'\npipelines:\n  one:\n    input: {input}\n    queue: {queue}\n    output: {{ object_store: {{ url: '{lake}', path: '' }} }}\n",
+            folder.path("state")
+        );
+        millpond(&["check", &folder.write("t.yaml", yaml)])
+    };
+    let tcp = "{ tcp: { address: '127.0.0.1:0' } }";
+    let said = check(tcp, "memory").expect(2).err;
+    assert!(
+        said.contains("senders to the input `tcp` would wait"),
+        "{said}"
+    );
+    assert!(said.contains("use `queue: disk`"), "{said}");
+    check(tcp, "{ memory: { overflow: disk } }").expect(2);
+    check(tcp, "disk").expect(0);
+    check(
+        &format!("{{ file: {{ paths: ['{}'] }} }}", folder.path("a.log")),
+        "memory",
+    )
+    .expect(0);
 }

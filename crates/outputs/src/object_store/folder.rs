@@ -101,6 +101,10 @@ impl Growing {
                 let hidden = hidden(&self.path);
                 let nameless = format!("/proc/self/fd/{}", self.file.as_raw_fd());
                 let _ = fs::remove_file(&hidden);
+                // It looked empty until now, and somebody may have removed it.
+                if let Some(folder) = hidden.parent() {
+                    fs::create_dir_all(folder)?;
+                }
                 linkat(CWD, nameless, CWD, &hidden, AtFlags::SYMLINK_FOLLOW)?;
                 hidden
             }

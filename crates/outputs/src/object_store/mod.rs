@@ -107,6 +107,9 @@ const KEY_BYTES_MAX: usize = 1024;
 /// Some of it is left for the prefix and the part that makes the name unique.
 const PATH_BYTES_MAX: usize = 600;
 
+/// The longest part of a path between two `/`: the name of a directory.
+const PART_BYTES_MAX: usize = 255;
+
 struct ObjectStoreOutput {
     config: Config,
     of_store: StoreSettings,
@@ -264,13 +267,21 @@ impl ObjectStoreOutput {
         partition(batch, rows, render, |path| {
             let path = std::str::from_utf8(path);
             let path = path.map_err(|_| "the name of the object is not valid UTF-8")?;
-            match path.len() > PATH_BYTES_MAX {
-                true => Err(format!(
-                    "the `path` of the object has {} bytes, but at most {PATH_BYTES_MAX} are allowed",
-                    path.len()
+            // Buckets have what is not ASCII as three bytes each.
+            let len = object_store::path::Path::from(path).as_ref().len();
+            if len.max(path.len()) > PATH_BYTES_MAX {
+                return Err(format!(
+                    "the `path` of the object has {len} bytes, but at most {PATH_BYTES_MAX} are allowed",
+                )
+                .into());
+            }
+            match path.split('/').find(|part| part.len() > PART_BYTES_MAX) {
+                Some(part) => Err(format!(
+                    "a part of the `path` of the object has {} bytes, but at most {PART_BYTES_MAX} are allowed",
+                    part.len()
                 )
                 .into()),
-                false => Ok(path.into()),
+                None => Ok(path.into()),
             }
         })
     }
@@ -399,6 +410,10 @@ impl Writer for ObjectStoreOutput {
         Some(self)
     }
 
+    fn confirms_late(&self) -> bool {
+        true
+    }
+
     /// Ends all objects, and waits until they are complete.
     async fn flush(&self) -> Result<(), WriteError> {
         let opened = self.opened()?;
@@ -420,7 +435,8 @@ impl Writer for ObjectStoreOutput {
 impl Collector for ObjectStoreOutput {
     async fn begin(&self, anchor: Option<Arc<dyn Anchor>>) -> Result<(), WriteError> {
         let opened = self.opened()?;
-        opened.store.check().await?;
+        let key = self.location.key(".millpond-check");
+        opened.store.check(&key).await?;
         opened.objects.lock().begin(anchor);
         Ok(())
     }

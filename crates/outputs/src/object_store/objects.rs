@@ -143,8 +143,11 @@ impl Objects {
                 self.counters.repeated += count as u64;
                 return Ok(());
             }
-            Known::Begun { name, last } => (Some(name), Some(last)),
-            Known::New => (None, None),
+            // In another format it is another object.
+            Known::Begun { name, last } if name.ends_with(&*self.settings.ending) => {
+                (Some(name), Some(last))
+            }
+            Known::Begun { .. } | Known::New => (None, None),
         };
         let size_max = self.settings.size_max;
         if let Some(open) = self.open.get(path)
@@ -226,7 +229,8 @@ impl Objects {
     /// # Errors
     /// Why nothing gets to the store at the moment, or the ledger cannot be written.
     pub fn tend(&mut self, hurry: bool) -> Result<u64, WriteError> {
-        let is_new_hurry = hurry && !std::mem::replace(&mut self.was_hurried, hurry);
+        let is_new_hurry = hurry && !self.was_hurried;
+        self.was_hurried = hurry;
         let ended = self.end_due(is_new_hurry);
         ended.map_err(|error| WriteError::Fatal(format!("cannot encode events: {error}")))?;
         if !self.ended.is_empty() {

@@ -36,15 +36,15 @@ pub enum Parts {
 }
 
 impl Store {
-    /// Looks whether objects can be put there. Leaves nothing behind.
+    /// Looks whether objects can be put there, such as one with this key. Leaves nothing behind.
     ///
     /// # Errors
     /// They cannot now; the same for the other functions.
-    pub async fn check(&self) -> Result<(), WriteError> {
+    pub async fn check(&self, key: &str) -> Result<(), WriteError> {
         match self {
             Self::Folder(folder) => folder.check(),
             Self::Bucket(bucket, shown) => {
-                let path = Path::from(".millpond-check");
+                let path = Path::from(key);
                 let id = bucket.create_multipart(&path).await;
                 let id = id.map_err(|error| failed(shown, &error))?;
                 let aborted = bucket.abort_multipart(&path, &id).await;
@@ -128,10 +128,13 @@ impl Store {
 /// As [`failed`], for an object whose parts the store no longer knows.
 fn lost_parts(shown: &str, error: &Error) -> WriteError {
     match error {
-        Error::NotFound { .. } => WriteError::Fatal(format!(
-            "{shown}: the store has dropped the parts of an object before it was complete: {}",
-            reason(error, "writing")
-        )),
+        // As S3 says it; anything else may be a proxy on the way.
+        Error::NotFound { .. } if error.to_string().contains("NoSuchUpload") => {
+            WriteError::Fatal(format!(
+                "{shown}: the store has dropped the parts of an object before it was complete: {}",
+                reason(error, "writing")
+            ))
+        }
         _ => failed(shown, error),
     }
 }

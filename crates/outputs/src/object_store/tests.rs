@@ -172,11 +172,39 @@ async fn an_object_ends_at_its_size_or_age_between_two_batches() {
     take(&output, 0, &[r#"{"n":1}"#]).await;
     assert_eq!(collector(&output).tend(false).await, Ok(0));
     safe(&output, 1).await;
-    // In a hurry once; what comes behind that is left open.
-    take(&output, 1, &[r#"{"n":2}"#]).await;
-    let _ = collector(&output).tend(true).await.expect("it works");
-    safe(&output, 2).await;
+    drop(output);
+
+    let lake = Lake::new("path: ''");
+    let output = lake.begin().await;
+    for (sequence, document) in [(0, r#"{"n":1}"#), (1, r#"{"n":2}"#)] {
+        take(&output, sequence, &[document]).await;
+        // In a hurry; what comes behind that is left open until it is in a hurry again.
+        let _ = collector(&output).tend(true).await.expect("it works");
+        safe(&output, sequence + 1).await;
+    }
     assert_eq!(lake.objects().len(), 2);
+}
+
+#[tokio::test]
+async fn names_that_no_store_takes_are_refused() {
+    let lake = Lake::new("path: 'k=%{k}/x'");
+    let output = lake.begin().await;
+    for (value, part) in [
+        ("x".repeat(253), None),
+        ("x".repeat(254), Some("a part of the `path`")),
+        // Three bytes each for a bucket.
+        ("é".repeat(110), Some("has 664 bytes")),
+    ] {
+        let document = format!("{{\"k\":\"{value}\"}}");
+        let encoded = testing::encode(&*output, &testing::documents(&[&document]));
+        match part {
+            None => assert!(encoded.refused.is_empty(), "{value}"),
+            Some(part) => {
+                let reason = &encoded.refused.first().expect("refused").reason;
+                assert!(reason.contains(part), "{reason}");
+            }
+        }
+    }
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use component::Collector;
+use component::{Collector, Encoded};
 use queue::{AHEAD_MAX, Ticket};
 
 use super::letters::{self, Stored};
@@ -92,10 +92,19 @@ async fn deliver(
     mut item: Item,
     taken: &mut Collected,
 ) {
+    let sequence = item.ticket.sequence();
+    let is_empty = item.rows.is_empty();
     let Some((encoded, is_counted)) = rendered(common, &mut item) else {
+        if is_empty && common.works() {
+            // It learns how far the queue is.
+            let none = Encoded::default();
+            let told = lane.attempt(common, "collect", || collector.collect(&none, sequence));
+            if let Outcome::Ended(ending) = told.await {
+                come_to(common, ending);
+            }
+        }
         return;
     };
-    let sequence = item.ticket.sequence();
     let collected = lane.attempt(common, "collect", || collector.collect(&encoded, sequence));
     match collected.await {
         Outcome::Done(written) => {
