@@ -16,6 +16,7 @@
 //! | [`dial`] | [`Endpoint`], [`Dialer`]: connections to servers, with or without TLS |
 //! | [`health`] | [`Health`]: whether the server has closed a connection, and what it has confirmed |
 //! | [`client`] | [`Client`]: HTTP requests with time-outs, proxies and a pool of connections |
+//! | [`redis`] | the protocol of Redis: commands, answers, logging in |
 //!
 //! Rules:
 //! - Constructors of components read settings only. Files, ports and names are touched by `bind` and `build`, which
@@ -37,6 +38,7 @@ mod http2;
 pub mod listen;
 mod notice;
 pub mod places;
+pub mod redis;
 pub mod secret;
 pub mod server;
 mod stamp;

@@ -19,6 +19,7 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use component::{Request, SendError, Sent, Warning};
 use config::{ConfigError, Node};
+use net::redis::LoginError;
 use net::{Dialed, Dialer, Endpoint};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
@@ -66,6 +67,15 @@ pub enum GreetError {
     /// The connection broke.
     #[error("{0}")]
     Broken(#[from] io::Error),
+}
+
+impl From<LoginError> for GreetError {
+    fn from(error: LoginError) -> Self {
+        match error {
+            LoginError::Refused(reason) => Self::Refused(reason),
+            LoginError::Broken(error) => Self::Broken(error),
+        }
+    }
 }
 
 /// How a request ended on a connection.

@@ -19,17 +19,15 @@ use component::{
 use config::{ConfigError, Node, Period, Positional, Positive};
 use expr::Template;
 use net::Secret;
+use net::redis::{Login, PORT, write_bulk};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use self::protocol::{Append, Login, Redis};
+use self::protocol::{Append, Redis};
 use crate::codec::{ABSENT, Codec, CodecName, CodecSettings};
 use crate::exchange::{ConnectionSettings, Exchange};
 use crate::partition::{encode_groups, partition};
 use crate::schema::{codec_beside, with};
-
-/// The port of Redis.
-const PORT: u16 = 6379;
 
 /// How long a key may be.
 const KEY_BYTES_MAX: usize = 1024;
@@ -200,7 +198,7 @@ impl RedisOutput {
         for row in rows.iter() {
             event.clear();
             events.write(row, &mut event);
-            protocol::write_bulk(&event, &mut encoded.bytes);
+            write_bulk(&event, &mut encoded.bytes);
             encoded.end_row(row);
         }
     }

@@ -1,19 +1,13 @@
-//! What is written to Redis and read from it, in version 2 of its protocol (RESP): <https://redis.io/docs/latest/develop/reference/protocol-spec/>.
-//!
-//! A request is an array of texts, each with its length before it. An answer is a line: `+OK`, `:5`, or `-ERR` and why.
+//! What is written to Redis for a request, and what its answer says: `:5`, or `-ERR` and why.
 
-use std::io;
 use std::time::Duration;
 
 use bytes::Bytes;
 use component::{Request, SendError};
-use net::{Dialed, Secret};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use net::Dialed;
+use net::redis::{Failure, Login, line, unexpected, write_command};
 
 use crate::exchange::{Answer, GreetError, Protocol};
-
-/// The longest answer.
-const ANSWER_BYTES_MAX: usize = 16 << 10;
 
 /// Appends to a list what follows the first argument, unless the second key says that this was done. A call has at most about 8,000 arguments
 /// in Lua.
@@ -42,13 +36,6 @@ pub(super) struct Redis {
     pub memory: Duration,
 }
 
-/// What comes before the first request.
-pub(super) struct Login {
-    pub user: Option<String>,
-    pub password: Option<Secret>,
-    pub db: u32,
-}
-
 /// Where events go.
 pub(super) enum Append {
     List,
@@ -59,77 +46,9 @@ pub(super) enum Append {
     },
 }
 
-/// Appends a text with its length.
-pub(super) fn write_bulk(text: &[u8], out: &mut Vec<u8>) {
-    out.push(b'$');
-    out.extend_from_slice(itoa::Buffer::new().format(text.len()).as_bytes());
-    out.extend_from_slice(b"\r\n");
-    out.extend_from_slice(text);
-    out.extend_from_slice(b"\r\n");
-}
-
-/// Appends a command of these texts and `more` that follow.
-fn write_command(texts: &[&[u8]], more: usize, out: &mut Vec<u8>) {
-    out.push(b'*');
-    let count = texts.len() + more;
-    out.extend_from_slice(itoa::Buffer::new().format(count).as_bytes());
-    out.extend_from_slice(b"\r\n");
-    texts.iter().for_each(|text| write_bulk(text, out));
-}
-
-impl Login {
-    /// The commands, and how many.
-    fn commands(&self) -> Result<(Vec<u8>, usize), GreetError> {
-        let (mut commands, mut count) = (Vec::new(), 0);
-        if let Some(password) = &self.password {
-            let password = password.reveal();
-            let password = password.map_err(|error| GreetError::Refused(error.to_string()))?;
-            match &self.user {
-                Some(user) => write_command(
-                    &[b"AUTH", user.as_bytes(), password.as_bytes()],
-                    0,
-                    &mut commands,
-                ),
-                None => write_command(&[b"AUTH", password.as_bytes()], 0, &mut commands),
-            }
-            count += 1;
-        }
-        if self.db != 0 {
-            let db = self.db.to_string();
-            write_command(&[b"SELECT", db.as_bytes()], 0, &mut commands);
-            count += 1;
-        }
-        Ok((commands, count))
-    }
-}
-
 impl Protocol for Redis {
     async fn greet(&self, stream: &mut Dialed) -> Result<(), GreetError> {
-        let (commands, count) = self.login.commands()?;
-        if count == 0 {
-            return Ok(());
-        }
-        stream.write_all(&commands).await?;
-        stream.flush().await?;
-        let mut received = Vec::new();
-        let mut answers = 0;
-        while answers < count {
-            if stream.read_buf(&mut received).await? == 0 {
-                return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
-            }
-            while let Some((line, end)) = line(&received) {
-                match line.split_first() {
-                    Some((b'+', _)) => answers += 1,
-                    Some((b'-', text)) => return Err(refusal(text)),
-                    _ => return Err(io::Error::other(unexpected(line)).into()),
-                }
-                received.drain(..end);
-            }
-            if received.len() > ANSWER_BYTES_MAX {
-                return Err(io::Error::other(unexpected(&received)).into());
-            }
-        }
-        Ok(())
+        Ok(self.login.greet(stream).await?)
     }
 
     fn message(&self, request: &Request) -> [Bytes; 3] {
@@ -188,48 +107,10 @@ impl Protocol for Redis {
     }
 }
 
-/// The first line, and where the next one begins.
-fn line(received: &[u8]) -> Option<(&[u8], usize)> {
-    let end = memchr::memmem::find(received, b"\r\n")?;
-    Some((&received[..end], end + 2))
-}
-
-fn unexpected(received: &[u8]) -> String {
-    let shown = String::from_utf8_lossy(&received[..received.len().min(40)]);
-    format!("expected an answer of Redis, and received {shown:?}")
-}
-
-/// What an error says of a connection that begins.
-fn refusal(text: &[u8]) -> GreetError {
-    match failure(text) {
-        SendError::Blocked(reason) => GreetError::Refused(reason),
-        error => io::Error::other(error.to_string()).into(),
-    }
-}
-
-/// What an error of the server means: some end by themselves, the others must be mended.
+/// What an error of the server means for a request.
 fn failure(text: &[u8]) -> SendError {
-    const PASSING: [&str; 9] = [
-        "OOM ",
-        "LOADING ",
-        "BUSY ",
-        "READONLY ",
-        "MISCONF ",
-        "MASTERDOWN ",
-        "NOREPLICAS ",
-        "CLUSTERDOWN ",
-        "TRYAGAIN ",
-    ];
-    let text = String::from_utf8_lossy(text);
-    let shown: String = text.chars().take(200).collect();
-    // The second one is how it answers to a long command before the password.
-    let hint = match text.contains("NOAUTH") || text.contains("unauthenticated") {
-        true => "; set `password`",
-        false => "",
-    };
-    let reason = format!("Redis answered: {shown}{hint}");
-    // Before version 7, errors of a script have its name before them.
-    match PASSING.iter().any(|code| text.contains(code)) {
+    let Failure { reason, is_passing } = Failure::new(text);
+    match is_passing {
         true => SendError::Retry(reason),
         false => SendError::Blocked(reason),
     }
@@ -240,38 +121,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_end_by_themselves_or_must_be_mended() {
-        for (text, is_passing) in [
-            (
-                "OOM command not allowed when used memory > 'maxmemory'.",
-                true,
-            ),
-            ("LOADING Redis is loading the dataset in memory", true),
-            (
-                "ERR Error running script (call to f_1): @user_script:1: OOM command not allowed",
-                true,
-            ),
-            (
-                "WRONGTYPE Operation against a key holding the wrong kind of value",
-                false,
-            ),
-            ("NOAUTH Authentication required.", false),
-            ("MOVED 3999 127.0.0.1:6381", false),
-            ("ERR unknown command 'EVAL'", false),
-        ] {
-            let failure = failure(text.as_bytes());
-            assert_eq!(matches!(failure, SendError::Retry(_)), is_passing, "{text}");
-        }
-    }
-
-    #[test]
     fn answers_come_in_pieces() {
         let redis = Redis {
-            login: Login {
-                user: None,
-                password: None,
-                db: 0,
-            },
+            login: Login::default(),
             append: Append::List,
             memory: Duration::ZERO,
         };
