@@ -13,6 +13,7 @@ mod http;
 mod journald;
 mod kafka;
 mod loki;
+mod messages;
 mod object_store;
 mod otlp;
 mod own;
@@ -20,6 +21,7 @@ mod paths;
 mod pipeline;
 mod profile;
 mod reading;
+mod redis;
 mod socket;
 mod splunk_hec;
 mod stdin;
@@ -60,6 +62,7 @@ pub static SPECS: &[Spec] = &[
     otlp::SPEC,
     pipeline::SPEC,
     profile::SPEC,
+    redis::SPEC,
     splunk_hec::SPEC,
     stdin::SPEC,
     socket::specs::SYSLOG,

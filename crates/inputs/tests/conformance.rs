@@ -1,15 +1,19 @@
 //! Every input does what all inputs must do.
 
+use std::collections::BTreeMap;
 use std::fs::{File, Permissions};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use component::own::LogEntry;
+use parking_lot::Mutex;
 use testkit::conformance::input::{InputCase, check};
 use testkit::lumberjack;
+use testkit::redis_server::{CallReply, RedisServer};
 
 /// Posts a body, and waits for the end of the connection. Where the input is stopped before, or takes nothing, there is no
 /// answer.
@@ -35,7 +39,6 @@ fn brokers(port: u16) -> String {
     use std::collections::HashMap;
 
     use kafka::rdkafka::mocking::MockCluster;
-    use parking_lot::Mutex;
 
     static BROKERS: Mutex<Option<HashMap<u16, String>>> = Mutex::new(None);
     let mut known = BROKERS.lock();
@@ -78,6 +81,13 @@ fn brokers(_: u16) -> String {
 #[cfg(not(feature = "kafka"))]
 fn produce(_: &str, _: usize) {
     unreachable!("this build is without Kafka")
+}
+
+/// A Redis for the workspace with this port, which lives as long as the process.
+fn redis(port: u16) -> Arc<RedisServer> {
+    static SERVERS: Mutex<BTreeMap<u16, Arc<RedisServer>>> = Mutex::new(BTreeMap::new());
+    let start = || Arc::new(RedisServer::start(0, |_| CallReply::Take));
+    SERVERS.lock().entry(port).or_insert_with(start).clone()
 }
 
 static CASES: &[InputCase] = &[
@@ -248,6 +258,18 @@ static CASES: &[InputCase] = &[
         feed: |place, events| {
             let mut file = File::create(place.path("a.folded")).expect("a file");
             (0..events).for_each(|event| writeln!(file, "main;f{event} 1").expect("written"));
+        },
+        reads: true,
+    },
+    InputCase {
+        name: "redis",
+        settings: |place| {
+            let address = redis(place.port).address();
+            format!("{{hosts: '{address}', key: logs, until: end, codec: text}}")
+        },
+        feed: |place, events| {
+            let server = redis(place.port);
+            (0..events).for_each(|event| server.append("logs", format!("line {event}")));
         },
         reads: true,
     },

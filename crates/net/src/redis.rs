@@ -46,6 +46,168 @@ pub fn unexpected(received: &[u8]) -> String {
     format!("expected an answer of Redis, and received {shown:?}")
 }
 
+/// The longest line of an answer.
+const LINE_BYTES_MAX: usize = 64 << 10;
+
+/// How many values an answer may have.
+const VALUES_MAX: usize = 1 << 26;
+
+/// Finds the end of an answer whose bytes come in pieces.
+#[derive(Debug)]
+pub struct AnswerEnd {
+    /// Where the next value begins.
+    at: usize,
+    /// How many values are missing.
+    missing: usize,
+}
+
+impl Default for AnswerEnd {
+    fn default() -> Self {
+        Self { at: 0, missing: 1 }
+    }
+}
+
+impl AnswerEnd {
+    /// The length of the answer at the beginning of what was received, if it is complete. Each call is given what the one before was
+    /// given, and more.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn find(&mut self, received: &[u8]) -> Result<Option<usize>, String> {
+        while self.missing > 0 {
+            let rest = received.get(self.at..).unwrap_or_default();
+            let Some((value, len)) = value(rest)? else {
+                return Ok(None);
+            };
+            if len > rest.len() {
+                return Ok(None);
+            }
+            self.at += len;
+            self.missing -= 1;
+            if let Value::Array(count) = value {
+                self.missing = self.missing.saturating_add(count);
+            }
+            if self.missing > VALUES_MAX {
+                return Err(unexpected(rest));
+            }
+        }
+        Ok(Some(self.at))
+    }
+}
+
+/// A part of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Value<'a> {
+    /// A text, or a status such as `OK`.
+    Text(&'a [u8]),
+    /// An error.
+    Error(&'a [u8]),
+    /// A number.
+    Number(i64),
+    /// Nothing.
+    Nil,
+    /// So many values follow that belong to it.
+    Array(usize),
+}
+
+/// The values of a complete answer, one after the other.
+#[derive(Debug, Clone)]
+pub struct Values<'a>(&'a [u8]);
+
+impl<'a> Values<'a> {
+    /// The values in a complete answer.
+    pub fn new(answer: &'a [u8]) -> Self {
+        Self(answer)
+    }
+
+    /// The text that comes next; none where something else comes, which is passed over with all that belongs to it.
+    pub fn text(&mut self) -> Option<&'a [u8]> {
+        match self.next()? {
+            Value::Text(text) => Some(text),
+            Value::Array(count) => {
+                self.pass_over(count);
+                None
+            }
+            _ => None,
+        }
+    }
+
+    /// How many values the array has that comes next; none where something else comes.
+    pub fn array(&mut self) -> Option<usize> {
+        match self.next()? {
+            Value::Array(count) => Some(count),
+            _ => None,
+        }
+    }
+
+    /// Passes over so many values, with all that belongs to them.
+    pub fn pass_over(&mut self, values: usize) {
+        let mut missing = values;
+        while missing > 0 {
+            missing -= 1;
+            match self.next() {
+                None => return,
+                Some(Value::Array(count)) => missing = missing.saturating_add(count),
+                Some(_) => {}
+            }
+        }
+    }
+}
+
+impl<'a> Iterator for Values<'a> {
+    type Item = Value<'a>;
+
+    fn next(&mut self) -> Option<Value<'a>> {
+        let (value, len) = value(self.0).ok()??;
+        self.0 = self.0.get(len..)?;
+        Some(value)
+    }
+}
+
+/// The value at the beginning, and its length; a text may be longer than what was received, and is empty then. None where its first
+/// line is not complete.
+fn value(received: &[u8]) -> Result<Option<(Value<'_>, usize)>, String> {
+    let Some((&kind, _)) = received.split_first() else {
+        return Ok(None);
+    };
+    if !b"+-:$*".contains(&kind) {
+        return Err(unexpected(received));
+    }
+    let Some(end) = memchr::memchr(b'\n', received) else {
+        return match received.len() > LINE_BYTES_MAX {
+            true => Err(unexpected(received)),
+            false => Ok(None),
+        };
+    };
+    let line = received[1..end].strip_suffix(b"\r");
+    let line = line.ok_or_else(|| unexpected(received))?;
+    let number = || -> Result<i64, String> {
+        let text = std::str::from_utf8(line).ok();
+        let number = text.and_then(|text| text.parse().ok());
+        number.ok_or_else(|| unexpected(received))
+    };
+    let after = end + 1;
+    let value = match kind {
+        b'+' => Value::Text(line),
+        b'-' => Value::Error(line),
+        b':' => Value::Number(number()?),
+        b'$' => {
+            let Ok(len) = usize::try_from(number()?) else {
+                return Ok(Some((Value::Nil, after)));
+            };
+            let whole = after.saturating_add(len).saturating_add(2);
+            let text = received.get(after..whole);
+            return match text.map(|text| text.strip_suffix(b"\r\n")) {
+                None => Ok(Some((Value::Text(b""), whole))),
+                Some(Some(text)) => Ok(Some((Value::Text(text), whole))),
+                Some(None) => Err(unexpected(received)),
+            };
+        }
+        _ => usize::try_from(number()?).map_or(Value::Nil, Value::Array),
+    };
+    Ok(Some((value, after)))
+}
+
 /// An error that the server answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
@@ -199,5 +361,47 @@ mod tests {
             let failure = Failure::new(text.as_bytes());
             assert_eq!(failure.is_passing, is_passing, "{text}");
         }
+    }
+
+    #[test]
+    fn answers_come_in_pieces() {
+        let answer = b"*2\r\n$4\r\nlogs\r\n*3\r\n:-5\r\n$-1\r\n*-1\r\n";
+        for piece in 1..answer.len() {
+            let mut end = AnswerEnd::default();
+            for known in (0..answer.len()).step_by(piece) {
+                assert_eq!(end.find(&answer[..known]), Ok(None), "{piece} {known}");
+            }
+            let more = [answer, &b"+OK\r\n"[..]].concat();
+            assert_eq!(end.find(&more), Ok(Some(answer.len())), "{piece}");
+        }
+        let values: Vec<_> = Values::new(answer).collect();
+        let expected = [
+            Value::Array(2),
+            Value::Text(b"logs"),
+            Value::Array(3),
+            Value::Number(-5),
+            Value::Nil,
+            Value::Nil,
+        ];
+        assert_eq!(values, expected);
+        let mut values = Values::new(answer);
+        values.pass_over(1);
+        assert_eq!(values.next(), None, "all of it is one value");
+    }
+
+    #[test]
+    fn what_is_no_answer_is_refused() {
+        for nonsense in [
+            "HTTP/1.1 400",
+            ":x\r\n",
+            "$3\r\nabcde",
+            "*1\n",
+            "*99999999999\r\n",
+        ] {
+            let found = AnswerEnd::default().find(nonsense.as_bytes());
+            assert!(found.is_err(), "{nonsense:?}: {found:?}");
+        }
+        let long = [&b"+"[..], &vec![b'x'; LINE_BYTES_MAX + 1]].concat();
+        assert!(AnswerEnd::default().find(&long).is_err());
     }
 }

@@ -1,4 +1,5 @@
-//! A server that speaks as much of Redis' protocol as the output needs: it takes calls of scripts for what they append.
+//! A server that speaks as much of Redis' protocol as the output and the input need: it takes calls of scripts for what they append, and for
+//! what they take from a list.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, BufRead, BufReader, Write};
@@ -24,6 +25,8 @@ struct Stored {
     /// The events of each key.
     lists: BTreeMap<String, Vec<String>>,
     requests: BTreeSet<String>,
+    /// Of the hash beside a reader's list: the owner, and the number of the first element.
+    readers: BTreeMap<String, (String, usize)>,
     /// Commands that are no calls, and the arguments of calls before their events.
     commands: Vec<Vec<String>>,
     calls: usize,
@@ -66,6 +69,12 @@ impl RedisServer {
         self.address
     }
 
+    /// Appends an event to a list.
+    pub fn append(&self, key: &str, event: String) {
+        let lists = &mut self.stored.lock().lists;
+        lists.entry(key.to_owned()).or_default().push(event);
+    }
+
     /// The events of each key, in order.
     pub fn lists(&self) -> BTreeMap<String, Vec<String>> {
         self.stored.lock().lists.clone()
@@ -87,6 +96,17 @@ fn serve(client: TcpStream, stored: &Mutex<Stored>, behaviour: &Behaviour) -> io
     let mut reader = BufReader::new(client);
     loop {
         let command = command(&mut reader)?;
+        if command[0] == "LLEN" {
+            let lists = &stored.lock().lists;
+            let len = lists.get(&command[1]).map_or(0, Vec::len);
+            writer.write_all(format!(":{len}\r\n").as_bytes())?;
+            continue;
+        }
+        if command[0] == "EVAL" && command[2] == "3" {
+            let answer = read(&command[3..], &mut stored.lock());
+            writer.write_all(answer.as_bytes())?;
+            continue;
+        }
         if command[0] != "EVAL" {
             stored.lock().commands.push(command);
             writer.write_all(b"+OK\r\n")?;
@@ -105,6 +125,40 @@ fn serve(client: TcpStream, stored: &Mutex<Stored>, behaviour: &Behaviour) -> io
         }
         writer.write_all(format!(":{taken}\r\n").as_bytes())?;
     }
+}
+
+/// What a call of a reader of lists is answered: it begins (with 3 arguments), or takes what follows (with 5).
+fn read(call: &[String], stored: &mut Stored) -> String {
+    let (list, held, state) = (&call[0], &call[1], &call[2]);
+    let number = |at: usize| call[at].parse::<usize>().unwrap_or_default();
+    let (owner, first) = stored.readers.entry(state.clone()).or_default();
+    if call.len() == 6 {
+        owner.clone_from(&call[3]);
+        let len = |key: &String| stored.lists.get(key).map_or(0, Vec::len);
+        return format!(
+            "*4\r\n$5\r\nepoch\r\n:{first}\r\n:{}\r\n:{}\r\n",
+            len(held),
+            len(list)
+        );
+    }
+    if *owner != call[3] {
+        return "-MILLPOND another reader\r\n".to_owned();
+    }
+    let mut mine = stored.lists.remove(held).unwrap_or_default();
+    mine.drain(..number(4).saturating_sub(*first).min(mine.len()));
+    *first = (*first).max(number(4));
+    let wanted = number(5) - *first;
+    if wanted >= mine.len() {
+        let from = stored.lists.entry(list.clone()).or_default();
+        mine.extend(from.drain(..number(6).min(from.len())));
+    }
+    let taken: Vec<&String> = mine.iter().skip(wanted).take(number(6)).collect();
+    let mut answer = format!("*{}\r\n", taken.len());
+    for text in taken {
+        answer += &format!("${}\r\n{text}\r\n", text.len());
+    }
+    stored.lists.insert(held.clone(), mine);
+    answer
 }
 
 /// Appends what a call says, once if it is to be remembered; how many events it has.

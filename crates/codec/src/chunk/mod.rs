@@ -109,19 +109,28 @@ impl Chunk {
     /// Messages that were received each for itself, such as datagrams: the ranges of `bytes` where they are. In their stream, the
     /// first one is number `first`.
     pub fn of_messages(bytes: Bytes, messages: &[std::ops::Range<usize>], first: u64) -> Self {
-        let mut chunk = Self::new(bytes, first);
-        let record = |(number, message): (u64, &std::ops::Range<usize>)| Record {
+        Self::of_numbered(bytes, messages.iter().cloned().zip(first..))
+    }
+
+    /// As [`Self::of_messages`], with the number of each message.
+    pub fn of_numbered(
+        bytes: Bytes,
+        messages: impl IntoIterator<Item = (std::ops::Range<usize>, u64)>,
+    ) -> Self {
+        let record = |(message, number): (std::ops::Range<usize>, u64)| Record {
             at: message.start as u64,
             len: message.len(),
             in_side: false,
             is_cut: false,
             replaced: false,
             start: number,
-            end: number + 1,
+            end: number.saturating_add(1),
             origin: None,
         };
-        let list: Vec<Record> = (first..).zip(messages).map(record).collect();
-        chunk.end = first + list.len() as u64;
+        let list: Vec<Record> = messages.into_iter().map(record).collect();
+        let mut chunk = Self::new(bytes, 0);
+        chunk.start = list.first().map_or(0, |record| record.start);
+        chunk.end = list.last().map_or(0, |record| record.end);
         chunk.source_bytes = list.len() as u64;
         chunk.records = Some(Box::new(Records {
             list,

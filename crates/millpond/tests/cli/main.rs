@@ -71,6 +71,7 @@ mod queue_tools;
 mod queue_torture;
 mod reading_faults;
 mod recipes;
+mod redis_input;
 mod redis_output;
 mod registry_faults;
 mod reload;

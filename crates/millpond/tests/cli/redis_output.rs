@@ -12,15 +12,15 @@ use crate::program::{Folder, millpond};
 use crate::running::{Service, eventually, numbered};
 
 /// A server whose data survive a kill.
-struct Redis {
-    port: u16,
+pub struct Redis {
+    pub port: u16,
     folder: String,
     child: Child,
 }
 
 impl Redis {
     /// None where it is not installed: the test is left out.
-    fn start(folder: &Folder) -> Option<Self> {
+    pub fn start(folder: &Folder) -> Option<Self> {
         for (program, package) in [
             ("redis-server", "redis-server"),
             ("redis-cli", "redis-tools"),
@@ -60,19 +60,19 @@ impl Redis {
         eventually("the server answers", || self.ask(&["PING"]) == "PONG");
     }
 
-    fn address(&self) -> SocketAddr {
+    pub fn address(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.port).into()
     }
 
     /// Kills it, and starts it again.
-    fn kill(&mut self) {
+    pub fn kill(&mut self) {
         self.child.kill().expect("it runs");
         self.child.wait().expect("it ends");
         self.child = Self::spawn(self.port, &self.folder);
         self.until_ready();
     }
 
-    fn ask(&self, command: &[&str]) -> String {
+    pub fn ask(&self, command: &[&str]) -> String {
         if TcpStream::connect(self.address()).is_err() {
             return String::new();
         }
@@ -87,7 +87,7 @@ impl Redis {
             .to_owned()
     }
 
-    fn count(&self, command: &str, key: &str) -> usize {
+    pub fn count(&self, command: &str, key: &str) -> usize {
         self.ask(&[command, key]).parse().unwrap_or(0)
     }
 }
