@@ -14,6 +14,7 @@ mod journald;
 mod kafka;
 mod loki;
 mod messages;
+mod nats;
 mod object_store;
 mod otlp;
 mod own;
@@ -58,6 +59,7 @@ pub static SPECS: &[Spec] = &[
     kafka::SPEC,
     loki::SPEC,
     own::metrics::SPEC,
+    nats::SPEC,
     object_store::SPEC,
     otlp::SPEC,
     pipeline::SPEC,

@@ -13,6 +13,7 @@ use component::own::LogEntry;
 use parking_lot::Mutex;
 use testkit::conformance::input::{InputCase, check};
 use testkit::lumberjack;
+use testkit::nats_server::{NatsServer, PublishReply};
 use testkit::redis_server::{CallReply, RedisServer};
 
 /// Posts a body, and waits for the end of the connection. Where the input is stopped before, or takes nothing, there is no
@@ -81,6 +82,13 @@ fn brokers(_: u16) -> String {
 #[cfg(not(feature = "kafka"))]
 fn produce(_: &str, _: usize) {
     unreachable!("this build is without Kafka")
+}
+
+/// A server of NATS for the workspace with this port, which lives as long as the process.
+fn nats(port: u16) -> Arc<NatsServer> {
+    static SERVERS: Mutex<BTreeMap<u16, Arc<NatsServer>>> = Mutex::new(BTreeMap::new());
+    let start = || Arc::new(NatsServer::start(0, |_| PublishReply::Take));
+    SERVERS.lock().entry(port).or_insert_with(start).clone()
 }
 
 /// A Redis for the workspace with this port, which lives as long as the process.
@@ -216,6 +224,18 @@ static CASES: &[InputCase] = &[
             post(place.port, head, &body);
         },
         reads: false,
+    },
+    InputCase {
+        name: "nats",
+        settings: |place| {
+            let address = nats(place.port).address();
+            format!("{{hosts: '{address}', stream: S, consumer: c, until: end, codec: text}}")
+        },
+        feed: |place, events| {
+            let server = nats(place.port);
+            (0..events).for_each(|event| server.append(format!("line {event}")));
+        },
+        reads: true,
     },
     InputCase {
         name: "object_store",

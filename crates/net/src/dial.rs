@@ -151,6 +151,9 @@ pub enum DialError {
     /// The handshake of TLS failed.
     #[error("cannot connect: {0}")]
     Tls(String),
+    /// The server refuses the client: a person must mend something. For protocols whose servers say so while a connection is made.
+    #[error("{0}")]
+    Refused(String),
 }
 
 /// Makes connections, all in the same way. Cheap to clone.
@@ -184,14 +187,41 @@ impl Dialer {
     pub async fn dial(&self, endpoint: &Endpoint) -> Result<Dialed, DialError> {
         self.within(async {
             let tcp = connect(endpoint).await.map_err(DialError::Connect)?;
-            let Some(tls) = &self.tls else {
-                return Ok(Dialed::Plain(tcp));
-            };
-            let stream = tls.connect(tcp, endpoint.host()).await;
-            let stream = stream.map_err(|error| DialError::Tls(explained(&error)))?;
-            Ok(Dialed::Tls(Box::new(stream)))
+            self.secure(Dialed::Plain(tcp), endpoint).await
         })
         .await
+    }
+
+    /// A connection to a server on which TLS is not spoken yet, for protocols that begin without.
+    ///
+    /// # Errors
+    /// There is none within the time limit.
+    pub async fn dial_plain(&self, endpoint: &Endpoint) -> Result<Dialed, DialError> {
+        self.within(async {
+            let tcp = connect(endpoint).await;
+            tcp.map(Dialed::Plain).map_err(DialError::Connect)
+        })
+        .await
+    }
+
+    /// Begins TLS on a connection, if the settings say that it is spoken.
+    ///
+    /// # Errors
+    /// The handshake failed.
+    pub async fn secure(&self, dialed: Dialed, endpoint: &Endpoint) -> Result<Dialed, DialError> {
+        match (&self.tls, dialed) {
+            (Some(tls), Dialed::Plain(tcp)) => {
+                let stream = tls.connect(tcp, endpoint.host()).await;
+                let stream = stream.map_err(|error| DialError::Tls(explained(&error)))?;
+                Ok(Dialed::Tls(Box::new(stream)))
+            }
+            (_, dialed) => Ok(dialed),
+        }
+    }
+
+    /// Whether TLS is spoken.
+    pub fn has_tls(&self) -> bool {
+        self.tls.is_some()
     }
 
     /// A connection to a socket of this machine, without TLS.

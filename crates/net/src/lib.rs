@@ -16,6 +16,7 @@
 //! | [`dial`] | [`Endpoint`], [`Dialer`]: connections to servers, with or without TLS |
 //! | [`health`] | [`Health`]: whether the server has closed a connection, and what it has confirmed |
 //! | [`client`] | [`Client`]: HTTP requests with time-outs, proxies and a pool of connections |
+//! | [`nats`] | the protocol of NATS: logging in, messages |
 //! | [`redis`] | the protocol of Redis: commands, answers, logging in |
 //!
 //! Rules:
@@ -36,6 +37,7 @@ pub mod handler;
 pub mod health;
 mod http2;
 pub mod listen;
+pub mod nats;
 mod notice;
 pub mod places;
 pub mod redis;

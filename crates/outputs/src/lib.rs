@@ -34,6 +34,7 @@ mod kafka;
 mod logstash;
 mod loki;
 mod members;
+mod nats;
 mod object_store;
 mod otlp;
 mod partition;
@@ -76,6 +77,7 @@ pub static SPECS: &[Spec] = &[
     kafka::SPEC,
     logstash::SPEC,
     loki::SPEC,
+    nats::SPEC,
     object_store::SPEC,
     otlp::SPEC,
     pipeline::SPEC,

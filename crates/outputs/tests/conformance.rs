@@ -9,6 +9,7 @@ use std::thread;
 
 use testkit::conformance::output::{Arrived, OutputCase, check};
 use testkit::http::{Answer, HttpServer};
+use testkit::nats_server::{NatsServer, PublishReply};
 use testkit::receiver::{Receiver, Speaks};
 use testkit::redis_server::{CallReply, RedisServer};
 
@@ -134,6 +135,14 @@ static CASES: &[OutputCase] = &[
                 }
                 count
             })
+        }),
+    },
+    OutputCase {
+        name: "nats",
+        settings: |place| format!("{{hosts: '127.0.0.1:{}', subject: s}}", place.port),
+        remote: Some(|place| {
+            let server = NatsServer::start(place.port, |_| PublishReply::Take);
+            Box::new(move || server.published().len())
         }),
     },
     OutputCase {

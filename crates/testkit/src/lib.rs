@@ -12,6 +12,7 @@
 //! | [`loki`] | a strict double of Loki's push endpoint |
 //! | [`lumberjack`] | a strict client of the protocol of Beats |
 //! | [`mmdb`] | a writer of small MaxMind databases |
+//! | [`nats_server`] | a server that acknowledges messages as JetStream does |
 //! | [`name_server`] | a name server that answers as a test says |
 //! | [`receiver`] | a strict receiver of Lumberjack and Forward |
 //! | [`rights`] | what tests need of the machine, and what becomes of them without it |
@@ -31,6 +32,7 @@ pub mod loki;
 pub mod lumberjack;
 pub mod mmdb;
 pub mod name_server;
+pub mod nats_server;
 pub mod ports;
 pub mod receiver;
 pub mod redis_server;

@@ -567,6 +567,7 @@ fn meant(name: &str) -> Option<&'static str> {
         "console" | "out" | "output" | "print" => "stdout",
         "null" | "blackhole" | "sink" => "discard",
         "es" | "opensearch" => "elasticsearch",
+        "jetstream" | "nats_jetstream" => "nats",
         "redpanda" => "kafka",
         "aws_s3"
         | "azure_blob"

@@ -47,6 +47,7 @@ mod main_job;
 mod measured;
 mod metrics;
 mod names;
+mod nats;
 mod notation;
 mod notation_table;
 mod object_store_input;

@@ -371,8 +371,8 @@ fn both_forms_of_every_row_give_the_same() {
             ) => printed,
             (
                 "outputs",
-                "clickhouse" | "forward" | "kafka" | "logstash" | "loki" | "object_store" | "otlp"
-                | "redis" | "splunk_hec" | "syslog" | "tcp" | "udp" | "unix",
+                "clickhouse" | "forward" | "kafka" | "logstash" | "loki" | "nats" | "object_store"
+                | "otlp" | "redis" | "splunk_hec" | "syslog" | "tcp" | "udp" | "unix",
             ) => printed,
             // It leaves events as they are.
             ("processors", "metric") => printed,

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut, buf::Chain};
 use component::{Request, RowAnswer, SendError, Sent};
-use net::{Dialed, Dialer, Endpoint};
+use net::{DialError, Dialed, Dialer, Endpoint};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf, split};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until, timeout};
@@ -49,20 +49,63 @@ struct Waiting {
     rows: usize,
     /// How many of its rows are safe.
     done: usize,
+    /// Where rows are acknowledged one by one: which are not, and what became of those that were not taken.
+    one_by_one: Option<RowAnswers>,
     answer: oneshot::Sender<Outcome>,
+}
+
+/// Rows that are acknowledged one by one.
+#[derive(Default)]
+struct RowAnswers {
+    answered: Vec<bool>,
+    sent: Sent,
 }
 
 impl Waiting {
     fn taken(self) {
+        let sent = self.one_by_one.map_or_else(Sent::default, |rows| rows.sent);
         // Whoever gave the request up does not want to know.
-        let _ = self.answer.send(Ok(Sent::default()));
+        let _ = self.answer.send(Ok(sent));
+    }
+
+    /// Notes what became of a row; whether all of them are known.
+    fn row(&mut self, row: usize, result: Result<(), SendError>) -> bool {
+        let rows = self.one_by_one.get_or_insert_default();
+        rows.answered.resize(self.rows, false);
+        if let Some(answered @ false) = rows.answered.get_mut(row) {
+            *answered = true;
+            self.done += 1;
+            match result {
+                Ok(()) => {}
+                Err(SendError::Refused(reason)) => rows.sent.refused.push(RowAnswer {
+                    row,
+                    reason: reason.into(),
+                }),
+                Err(error) => {
+                    let reason = error.to_string().into();
+                    rows.sent.retry.push(RowAnswer { row, reason });
+                    rows.sent.because = Some(error);
+                }
+            }
+        }
+        self.done == self.rows
     }
 
     /// The connection broke: what was not acknowledged is to be sent again.
     fn broken(self, reason: &str) {
-        let outcome = match self.done {
-            0 => Err(Failed::broken(reason.to_owned())),
-            done => {
+        let outcome = match (self.done, self.one_by_one) {
+            (0, _) => Err(Failed::broken(reason.to_owned())),
+            (_, Some(RowAnswers { answered, mut sent })) => {
+                let missing = (0..self.rows).filter(|row| !answered[*row]);
+                sent.retry.extend(missing.map(|row| RowAnswer {
+                    row,
+                    reason: reason.into(),
+                }));
+                sent.retry.sort_by_key(|answer| answer.row);
+                sent.because = Some(SendError::Retry(reason.to_owned()));
+                Ok(sent)
+            }
+            (done, None) => {
                 let reason: Arc<str> = reason.into();
                 let again = (done..self.rows).map(|row| RowAnswer {
                     row,
@@ -83,17 +126,20 @@ impl Waiting {
 #[derive(Default)]
 struct Outgoing {
     rest: Option<Chain<Chain<Bytes, Bytes>, Bytes>>,
+    /// What follows that and is of no request.
+    replies: Vec<&'static [u8]>,
+    is_reply: bool,
     needs_flush: bool,
 }
 
 impl Outgoing {
     fn is_empty(&self) -> bool {
-        self.rest.is_none() && !self.needs_flush
+        self.rest.is_none() && self.replies.is_empty() && !self.needs_flush
     }
 
-    /// Whether something is left that was not handed to the connection.
+    /// Whether something of a request is left that was not handed to the connection.
     fn is_partial(&self) -> bool {
-        self.rest.is_some()
+        self.rest.is_some() && !self.is_reply
     }
 
     fn begin(&mut self, [head, body, tail]: [Bytes; 3]) {
@@ -103,6 +149,12 @@ impl Outgoing {
     /// Writes as much as the connection takes. Safe to cancel.
     async fn write(&mut self, writer: &mut WriteHalf<Dialed>) -> io::Result<()> {
         let Some(rest) = &mut self.rest else {
+            if let Some(reply) = self.replies.pop() {
+                let [reply, none, more] = [reply, &[], &[]].map(Bytes::from_static);
+                self.rest = Some(reply.chain(none).chain(more));
+                self.is_reply = true;
+                return Ok(());
+            }
             writer.flush().await?;
             self.needs_flush = false;
             return Ok(());
@@ -112,6 +164,7 @@ impl Outgoing {
         }
         if !rest.has_remaining() {
             self.rest = None;
+            self.is_reply = false;
             self.needs_flush = true;
         }
         Ok(())
@@ -152,9 +205,14 @@ impl<P: Protocol> Connection<P> {
 
     async fn open(&self) -> Result<Open<P>, SendError> {
         let endpoint = &self.endpoint;
-        let stream = self.dialer.dial(endpoint).await;
-        let mut stream =
-            stream.map_err(|error| SendError::Retry(format!("{endpoint}: {error}")))?;
+        let stream = self.protocol.dial(&self.dialer, endpoint).await;
+        let mut stream = stream.map_err(|error| {
+            let text = format!("{endpoint}: {error}");
+            match error {
+                DialError::Refused(_) => SendError::Blocked(text),
+                _ => SendError::Retry(text),
+            }
+        })?;
         let greeting = timeout(self.connect_timeout, self.protocol.greet(&mut stream)).await;
         match greeting {
             Ok(Ok(())) => {}
@@ -262,6 +320,7 @@ impl<P: Protocol> Open<P> {
             id: job.request.id,
             rows: job.request.rows,
             done: 0,
+            one_by_one: None,
             answer: job.answer,
         });
     }
@@ -290,6 +349,20 @@ impl<P: Protocol> Open<P> {
         let place = match answer {
             Answer::KeepAlive => return Ok(()),
             Answer::Failed(error) => return self.fail_oldest(error),
+            Answer::Reply(reply) => {
+                self.outgoing.replies.push(reply);
+                return Ok(());
+            }
+            Answer::Row {
+                request,
+                row,
+                result,
+            } => {
+                let place = self.waiting.iter().position(|one| one.id == request);
+                // One that was given up may be answered all the same.
+                let Some(place) = place else { return Ok(()) };
+                self.waiting[place].row(row, result).then_some(place)
+            }
             Answer::Rows(rows) => {
                 let oldest = self.waiting.front_mut();
                 let oldest = oldest.ok_or("the server acknowledged events that were not sent")?;

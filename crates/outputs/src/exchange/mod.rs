@@ -1,4 +1,4 @@
-//! Requests to servers that acknowledge what they took, over connections that stay open: what Lumberjack, Forward and Redis have in common.
+//! Requests to servers that acknowledge what they took, over connections that stay open: what Lumberjack, Forward, Redis and NATS have in common.
 //!
 //! A [`Protocol`] says how a connection begins, what is written for a request, and what an answer says. An [`Exchange`] keeps the
 //! connections: to each host at most `connections`, with at most `pipelining` requests in flight on each. A connection is a task
@@ -20,7 +20,7 @@ use bytes::Bytes;
 use component::{Request, SendError, Sent, Warning};
 use config::{ConfigError, Node};
 use net::redis::LoginError;
-use net::{Dialed, Dialer, Endpoint};
+use net::{DialError, Dialed, Dialer, Endpoint};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
@@ -31,6 +31,15 @@ use crate::hosts::{Hosts, Turn};
 
 /// How a server is spoken to.
 pub trait Protocol: Send + Sync + 'static {
+    /// Makes a connection.
+    fn dial(
+        &self,
+        dialer: &Dialer,
+        endpoint: &Endpoint,
+    ) -> impl Future<Output = Result<Dialed, DialError>> + Send {
+        dialer.dial(endpoint)
+    }
+
     /// Does what comes before the first request of a connection.
     fn greet(&self, stream: &mut Dialed) -> impl Future<Output = Result<(), GreetError>> + Send;
 
@@ -56,6 +65,18 @@ pub enum Answer {
     Request(u128),
     /// The oldest request in flight was not taken.
     Failed(SendError),
+    /// What became of a row of the request with this id. [`SendError::Refused`] is for a row that is never taken; after another error it is
+    /// sent again.
+    Row {
+        /// The request.
+        request: u128,
+        /// The row, counted from 0.
+        row: usize,
+        /// Whether it is safe.
+        result: Result<(), SendError>,
+    },
+    /// Nothing of a request: the server wants this for an answer.
+    Reply(&'static [u8]),
 }
 
 /// Why a connection cannot be used.
