@@ -243,6 +243,7 @@ impl Input for ObjectStoreInput {
         let threads = match started {
             Ok(threads) => threads,
             Err(error) => {
+                shared.pool.close();
                 is_over.store(true, Ordering::Release);
                 return Err(RunError::ReaderThreads(error).into());
             }

@@ -261,3 +261,69 @@ impl Windows {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use config::parse_yaml;
+    use stores::{Location, StoreSettings};
+    use testkit::http::HttpServer;
+    use testkit::s3::{ACCESS_KEY, S3, SECRET_KEY};
+    use tokio::runtime::Runtime;
+
+    use super::*;
+
+    fn store(server: &HttpServer) -> SourceStore {
+        let yaml = format!(
+            "{{endpoint: '{}', access_key_id: {ACCESS_KEY}, secret_access_key: {SECRET_KEY}}}",
+            server.url()
+        );
+        let node = parse_yaml(&config::Source::new("t.yaml", &yaml)).expect("YAML");
+        let (settings, _) = StoreSettings::divide(&node).expect("settings");
+        let location = Location::new(&node, "s3://lake").expect("a location");
+        let client = settings.client(&node, &location).expect("a client");
+        let client = client.expect("a bucket has one");
+        SourceStore::Bucket(client.bucket, Arc::new(location))
+    }
+
+    fn first(store: &SourceStore) -> Listed {
+        let mut listing = store.list(None).expect("a list");
+        let next = Handle::current().block_on(listing.next());
+        next.expect("an object").expect("it is listed")
+    }
+
+    #[test]
+    fn an_object_comes_in_windows_of_one_version() {
+        let runtime = Runtime::new().expect("a runtime");
+        let _entered = runtime.enter();
+        let s3 = S3::new("lake");
+        let taken = s3.clone();
+        let server = HttpServer::start(move |request, _| taken.answer(request));
+        let content: Vec<u8> = (0..2_500_000u32).flat_map(u32::to_le_bytes).collect();
+        s3.put("a", content.clone());
+        let store = store(&server);
+        let listed = first(&store);
+        assert_eq!(listed.size, content.len() as u64);
+        let stop = Stop::default();
+        let mut source = ObjectSource::open(&store, &listed, &stop).expect("opened");
+        let mut all = vec![0; content.len() + 1];
+        let read = source.read_all(0, &mut all).expect("read");
+        assert!(all[..read] == content, "{read} bytes");
+        let mut some = [0; 100];
+        source.read_all(5 << 20, &mut some).expect("read");
+        assert_eq!(some[..], content[5 << 20..][..100]);
+
+        // Written again, it is another object, which is not mixed with this one and not deleted in its place.
+        s3.put("a", content[1..].to_vec());
+        let error = source.read_all(0, &mut some).expect_err("it changed");
+        assert_eq!(source.failure(&error), StoreError::Changed);
+        let delete = |listed: &Listed| Handle::current().block_on(store.delete(listed));
+        assert_eq!(delete(&listed), Err(StoreError::Changed));
+        let listed = first(&store);
+        assert_eq!(delete(&listed), Ok(()));
+        assert!(s3.objects().is_empty());
+        assert_eq!(delete(&listed), Ok(()));
+        let mut source = ObjectSource::open(&store, &listed, &stop).expect("opened");
+        let error = source.read_all(0, &mut some).expect_err("it is gone");
+        assert_eq!(source.failure(&error), StoreError::Gone);
+    }
+}
