@@ -93,6 +93,23 @@ struct Waiting {
     options: RunOptions,
 }
 
+impl Waiting {
+    /// With these inputs, unless the run only replays dead letters.
+    fn new(
+        inputs: Vec<InputNode>,
+        written: Arc<[Arc<WrittenFiles>]>,
+        pool: BufferPool,
+        options: &RunOptions,
+    ) -> Self {
+        Self {
+            inputs: inputs.into_iter().filter(|_| !options.replays).collect(),
+            written,
+            pool,
+            options: options.clone(),
+        }
+    }
+}
+
 type InputTask = tokio::task::JoinHandle<Result<(), component::InputError>>;
 
 struct RunningInput {
@@ -170,17 +187,11 @@ impl Running {
             unclaimed: AtomicU64::new(0),
             at_end: AtEnd::default(),
         });
-        let reads = !options.replays;
         let running = Self {
             name,
             tells_of_files: options.ledger,
             fed: graph.fed,
-            waiting: Waiting {
-                inputs: graph.inputs.into_iter().filter(|_| reads).collect(),
-                written: graph.written,
-                pool: resources.pool,
-                options: options.clone(),
-            },
+            waiting: Waiting::new(graph.inputs, graph.written, resources.pool, options),
             inputs: Vec::new(),
             senders: Arc::default(),
             replaying: None,

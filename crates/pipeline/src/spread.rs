@@ -6,15 +6,16 @@
 //! different. Which of them a machine runs is a matter of its roles.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
-use component::{AnyOutput, Order};
+use component::{AnyOutput, Order, Writer};
 use config::{ConfigError, Node};
 use kafka::queue::{KafkaQueue, QueueRole};
 use queue::QueueSettings;
 
 use crate::graph::{InputNode, OutputNode, PipelineGraph, StageNode};
 use crate::registry::Registry;
-use crate::settings::SendingSettings;
+use crate::settings::{RetrySettings, SendingSettings};
 
 /// What the part that processes for all outputs is called, behind the name of the pipeline.
 const PROCESS: &str = "process";
@@ -37,46 +38,27 @@ pub fn spread(
     again: &mut Again<'_>,
 ) -> Result<Vec<PipelineGraph>, ConfigError> {
     check(&pipeline, queue, node)?;
-    let name = pipeline.name.clone();
-    let mut parts = Vec::new();
     let PipelineGraph {
-        inputs,
-        fed,
-        stages,
-        outputs,
-        retry,
-        fingerprint,
-        ..
-    } = pipeline;
-    let outputs_elsewhere = outputs.len() > 1 && !queue.own.shared;
-    let part = |name: String, inputs, fed, stages, outputs| PipelineGraph {
         name,
         inputs,
         fed,
-        queue: QueueSettings::default(),
         stages,
         outputs,
-        retry,
-        fingerprint,
-        written: Default::default(),
-        is_watched: false,
-        is_part: outputs_elsewhere,
-    };
+        ..
+    } = pipeline;
+    let part = |part_name| empty(part_name, pipeline.retry, pipeline.fingerprint);
+    let mut parts = Vec::new();
     // Also where it is not used: a wrong setting is wrong on all machines.
     let to_queue = (registry.queue_output)(queue, &name)?;
     if queue.has(QueueRole::Receive) {
-        let output = OutputNode {
-            name: KIND.to_owned(),
-            component: AnyOutput::Writer(to_queue),
-            ordered: true,
-            sending: SendingSettings::default(),
-            condition: None,
-            otherwise: Vec::new(),
-            stages: Vec::new(),
-        };
-        parts.push(part(name.clone(), inputs, fed, Vec::new(), vec![output]));
+        parts.push(PipelineGraph {
+            inputs,
+            fed,
+            outputs: vec![before(to_queue)],
+            ..part(name.clone())
+        });
     }
-    let from_queue = |output: Option<&str>| -> Result<Vec<InputNode>, ConfigError> {
+    let behind = |output: Option<&str>| -> Result<Vec<InputNode>, ConfigError> {
         let group = queue.group(&name, output)?;
         Ok(vec![InputNode {
             name: KIND.to_owned(),
@@ -84,17 +66,21 @@ pub fn spread(
         }])
     };
     if queue.own.shared {
-        let inputs = from_queue(None)?;
+        let inputs = behind(None)?;
         if queue.has(QueueRole::Process) {
-            let name = format!("{name}.{PROCESS}");
-            parts.push(part(name, inputs, None, stages, outputs));
+            parts.push(PipelineGraph {
+                inputs,
+                stages,
+                outputs,
+                ..part(format!("{name}.{PROCESS}"))
+            });
         }
         return Ok(parts);
     }
     let names: Vec<String> = outputs.iter().map(|output| output.name.clone()).collect();
     let mut built = Some((stages, outputs));
     for (index, output) in names.iter().enumerate() {
-        let inputs = from_queue(Some(output))?;
+        let inputs = behind(Some(output))?;
         if !queue.has(QueueRole::Process) {
             continue;
         }
@@ -102,16 +88,45 @@ pub fn spread(
             Some(built) => built,
             None => again()?,
         };
-        let outputs = vec![outputs.swap_remove(index)];
-        parts.push(part(
-            format!("{name}.{output}"),
+        parts.push(PipelineGraph {
             inputs,
-            None,
             stages,
-            outputs,
-        ));
+            outputs: vec![outputs.swap_remove(index)],
+            is_part: names.len() > 1,
+            ..part(format!("{name}.{output}"))
+        });
     }
     Ok(parts)
+}
+
+/// A part of a pipeline, with nothing in it yet.
+fn empty(name: String, retry: RetrySettings, fingerprint: u64) -> PipelineGraph {
+    PipelineGraph {
+        name,
+        inputs: Vec::new(),
+        fed: None,
+        queue: QueueSettings::default(),
+        stages: Vec::new(),
+        outputs: Vec::new(),
+        fingerprint,
+        retry,
+        written: Arc::default(),
+        is_watched: false,
+        is_part: false,
+    }
+}
+
+/// The output in front of the queue.
+fn before(queue: Arc<dyn Writer>) -> OutputNode {
+    OutputNode {
+        name: KIND.to_owned(),
+        component: AnyOutput::Writer(queue),
+        ordered: true,
+        sending: SendingSettings::default(),
+        condition: None,
+        otherwise: Vec::new(),
+        stages: Vec::new(),
+    }
 }
 
 /// Refuses what works on one machine only.
