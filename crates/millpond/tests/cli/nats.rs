@@ -31,7 +31,7 @@ impl Nats {
             let version = Command::new(program).arg("--version").output();
             version.is_ok()
         };
-        if !PROGRAMS.iter().any(|program| runs(&program)) {
+        if !PROGRAMS.iter().any(runs) {
             leave_out("nats-server is missing (package nats-server)");
             return None;
         }
@@ -59,7 +59,7 @@ impl Nats {
         };
         PROGRAMS
             .iter()
-            .find_map(|program| start(&program))
+            .find_map(start)
             .expect("nats-server is installed")
     }
 
