@@ -34,7 +34,8 @@ fn a_line_of_100_mb_takes_bounded_memory() {
         (100_000_001, 100_000_001, 100_000_006)
     );
     assert_eq!(seen[0].tags, "[\"_truncated\"]");
-    assert!(peak_memory() < 20 << 20, "{} bytes", peak_memory());
+    // The program itself takes up to 20 MiB, with all that inputs are linked with.
+    assert!(peak_memory() < 32 << 20, "{} bytes", peak_memory());
 }
 
 /// The most memory that this process had, in bytes.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use crate::ports::free_port;
+use crate::ports::free_port_before_another;
 use crate::rights::leave_out;
 use crate::search::{root, target};
 
@@ -43,7 +43,8 @@ impl KafkaBroker {
         );
         let mut broker = Self {
             home: tempfile::tempdir().expect("a folder"),
-            port: free_port(),
+            // The one behind it is that of the controller.
+            port: free_port_before_another(),
             child: None,
         };
         broker.start_again();

@@ -29,6 +29,21 @@ pub fn free_port() -> u16 {
     panic!("no port is free");
 }
 
+/// As [`free_port`], where nobody is given the next port either.
+///
+/// # Panics
+/// When there is none.
+pub fn free_port_before_another() -> u16 {
+    let mut port = free_port();
+    loop {
+        let next = free_port();
+        if next == port + 1 {
+            return port;
+        }
+        port = next;
+    }
+}
+
 /// Whether a program could listen there. Nothing does so here, not for a moment: a process that another test starts just then has the
 /// socket too until it runs its own program, and who waits for the port would take it for the program that is to listen.
 fn can_listen(address: SocketAddr) -> bool {
@@ -42,6 +57,8 @@ mod tests {
 
     #[test]
     fn a_port_is_given_once() {
+        let port = free_port_before_another();
+        assert!((0..100).all(|_| ![port, port + 1].contains(&free_port())));
         let ports: std::collections::BTreeSet<u16> = (0..100).map(|_| free_port()).collect();
         assert_eq!(ports.len(), 100);
         assert!(
