@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`authority`] | an authority, and the certificates that it issues |
 //! | [`clickhouse`] | a strict double of ClickHouse's HTTP interface for inserts |
+//! | `clients` | clients of a server that is a part of a test |
 //! | [`conformance`] | what every input and output must do |
 //! | [`cutter`] | a proxy that cuts connections at random bytes |
 //! | [`examples`] | checks of the examples that components document |
@@ -15,6 +16,7 @@
 //! | [`nats_server`] | a server that acknowledges messages as JetStream does |
 //! | [`name_server`] | a name server that answers as a test says |
 //! | [`receiver`] | a strict receiver of Lumberjack and Forward |
+//! | [`redis_server`] | a server that keeps lists and streams as Redis does |
 //! | [`rights`] | what tests need of the machine, and what becomes of them without it |
 //! | [`s3`] | a strict double of S3 |
 //! | [`search`] | real servers: OpenSearch and Elasticsearch |
@@ -23,6 +25,7 @@
 
 pub mod authority;
 pub mod clickhouse;
+mod clients;
 pub mod conformance;
 pub mod cutter;
 pub mod examples;

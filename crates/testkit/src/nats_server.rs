@@ -3,11 +3,12 @@
 
 use std::collections::BTreeSet;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
-use std::thread;
 
 use parking_lot::Mutex;
+
+use crate::clients::serve_clients;
 
 /// What it answers to a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,17 +67,12 @@ impl NatsServer {
         port: u16,
         behaviour: impl Fn(usize) -> PublishReply + Send + Sync + 'static,
     ) -> Self {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).expect("a port");
-        let address = listener.local_addr().expect("an address");
         let stored = Arc::<Mutex<Stored>>::default();
-        let behaviour: Arc<Behaviour> = Arc::new(behaviour);
         let shared = stored.clone();
-        thread::spawn(move || {
-            for client in listener.incoming().flatten() {
-                let (stored, behaviour) = (shared.clone(), behaviour.clone());
-                // A client may go at any time.
-                thread::spawn(move || drop(serve(client, &stored, &*behaviour)));
-            }
+        let behaviour: Arc<Behaviour> = Arc::new(behaviour);
+        // A client may go at any time.
+        let address = serve_clients(port, move |client| {
+            drop(serve(client, &shared, &*behaviour));
         });
         Self { address, stored }
     }

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 
 use crate::clickhouse::decoded;
-use crate::http::{Answer, Taken};
+use crate::http::{Answer, HttpServer, Taken};
 
 /// The credentials that it takes.
 pub const ACCESS_KEY: &str = "testing123";
@@ -27,6 +27,19 @@ const PART_BYTES_MIN: usize = 5 << 20;
 
 /// Objects on a page of a list: fewer than S3 gives, so that tests see several.
 const PAGE_OBJECTS: usize = 100;
+
+/// Settings of components for the objects of a bucket below `logs`, in YAML.
+pub fn settings(bucket: &str, server: &HttpServer) -> String {
+    format!(
+        "url: 's3://{bucket}/logs', endpoint: '{}', access_key_id: {ACCESS_KEY}, secret_access_key: {SECRET_KEY}",
+        server.url()
+    )
+}
+
+/// The same for one line.
+pub fn one_line_settings(bucket: &str, server: &HttpServer) -> String {
+    settings(bucket, server).replace(": ", "=").replace(',', "")
+}
 
 /// An S3. Clones are the same one.
 #[derive(Clone)]
@@ -61,6 +74,19 @@ impl S3 {
             bucket,
             store: Arc::default(),
         }
+    }
+
+    /// A server of it that fails twice in so many requests, before or after it has done what it was asked.
+    pub fn failing(&self, requests: usize) -> HttpServer {
+        let s3 = self.clone();
+        HttpServer::start(move |taken, number| match number % requests {
+            4 => Answer::new(503),
+            7 => {
+                drop(s3.answer(taken));
+                Answer::new(500)
+            }
+            _ => s3.answer(taken),
+        })
     }
 
     /// Its objects by their keys.

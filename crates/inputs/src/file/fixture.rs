@@ -9,7 +9,6 @@ use async_trait::async_trait;
 use component::{Input, InputContext, InputError};
 use config::{ConfigError, Node};
 
-use super::formats;
 use super::settings::Config;
 use crate::reading::identity::Identity;
 use crate::reading::on_blocking_thread;
@@ -33,11 +32,11 @@ pub struct Fixture {
 /// # Errors
 /// A setting is wrong, with its place.
 pub fn fixture(node: &Node, fixture: Fixture) -> Result<Box<dyn Input>, ConfigError> {
-    let config: Config = component::parse(node)?;
-    let settings = formats(&config, node)?.of(&fixture.path).clone();
+    let content = Config::read(node)?.content;
+    let settings = content.formats(node)?.of(&fixture.path).clone();
     Ok(Box::new(FixtureInput {
         fixture,
-        compression: config.compression,
+        compression: content.compression,
         settings,
     }))
 }

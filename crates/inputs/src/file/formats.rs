@@ -6,7 +6,6 @@
 
 use config::ConfigError;
 
-use super::settings::Config;
 use crate::reading::settings::Codec;
 
 /// Which settings each file has.
@@ -75,15 +74,14 @@ impl Formats {
 
 /// Whether any of the paths may stand for a file whose name says that it is CSV. One with a wildcard or without a dot may stand for
 /// many names.
-pub(super) fn may_be_csv(config: &Config) -> bool {
+pub(super) fn may_be_csv(paths: &[String]) -> bool {
     let may_be = |path: &String| {
         let name = path.rsplit('/').next().unwrap_or(path);
         let ending = name.rsplit_once('.').map(|(_, ending)| ending);
         let is_open = |ending: &str| ending.contains(['*', '?', '[', '{', '\\']);
         ending.is_none_or(is_open) || matches!(Kind::of(path), Kind::Csv | Kind::Tsv)
     };
-    let is_text = config.container.is_some() || config.multiline.is_some();
-    !is_text && config.paths.iter().any(may_be)
+    paths.iter().any(may_be)
 }
 
 impl Kind {

@@ -19,6 +19,7 @@
 pub(crate) mod acknowledge;
 mod compare;
 mod content;
+pub(crate) mod content_settings;
 mod fixture;
 pub(crate) mod formats;
 mod held;
@@ -54,15 +55,15 @@ use component::{
 };
 use config::{ConfigError, Node, Positional};
 use parking_lot::Mutex;
+use schemars::JsonSchema;
 
 use crate::error::RunError;
 use crate::paths::meta::{Kind, Meta};
 use crate::paths::{Exclusion, Pattern};
 use crate::reading::describe::describe;
-use crate::reading::records::Records;
-use crate::reading::settings::Codec;
 use crate::reading::stream::{open_pipe, read_stream};
 use acknowledge::{Dirty, SENT_MAX, acknowledge};
+use content_settings::ContentSettings;
 pub use fixture::{Fixture, fixture};
 use formats::Formats;
 use known::Known;
@@ -113,12 +114,15 @@ pub const SPEC: Spec = Spec {
             output: "",
         },
     ],
-    schema: |generator| generator.subschema_for::<Config>(),
+    schema: |generator| {
+        let own = Config::json_schema(generator);
+        component::beside(own, ContentSettings::json_schema(generator))
+    },
     build: Build::Input(build),
 };
 
 fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Input>, ConfigError> {
-    let mut config: Config = component::parse(node)?;
+    let mut config = Config::read(node)?;
     if config.paths.is_empty() {
         return Err(node
             .nearest("paths")
@@ -143,9 +147,15 @@ fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Input>, ConfigEr
         config.delete_after = None;
     }
     // A line of a container that was split waits for its rest as long as a record of several lines does.
-    let timeout = config.multiline.clone().unwrap_or_default().timeout.0;
+    let timeout = config
+        .content
+        .multiline
+        .clone()
+        .unwrap_or_default()
+        .timeout
+        .0;
     Ok(Box::new(FileInput {
-        formats: formats(&config, node)?,
+        formats: config.content.formats(node)?,
         following: Following::new(&config, follow, timeout),
         watch: WatchSettings {
             patterns: patterns.collect::<Result<_, _>>()?,
@@ -159,31 +169,6 @@ fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Input>, ConfigEr
             },
         },
     }))
-}
-
-/// How events are written in files.
-fn formats(config: &Config, node: &Node) -> Result<Formats, ConfigError> {
-    let records = |codec, delimiter| Records {
-        codec,
-        delimiter,
-        csv: config
-            .csv
-            .as_ref()
-            .filter(|_| codec == Codec::Csv || config.codec.is_some()),
-        add_fields: config.add_fields,
-        max_line_bytes: config.max_line_bytes,
-        encoding: config.encoding.as_deref(),
-        line_ending: config.line_ending,
-        container: config.container,
-        multiline: config.multiline.as_ref(),
-        include_lines: &config.include_lines,
-        exclude_lines: &config.exclude_lines,
-        timezone: config.timezone.as_deref(),
-    };
-    let is_text = config.container.is_some() || config.multiline.is_some();
-    Formats::new(config.codec, is_text, |codec, delimiter| {
-        records(codec, delimiter).settings(node)
-    })
 }
 
 /// Refuses settings that make no sense.
@@ -204,7 +189,9 @@ fn check(node: &Node, config: &Config, follow: bool) -> Result<(), ConfigError> 
             .nearest("scan_interval")
             .error("`scan_interval` must be at least 10ms"));
     }
-    if config.csv.is_some() && config.codec.is_none() && !formats::may_be_csv(config) {
+    let content = &config.content;
+    let may_be_csv = !content.is_text() && formats::may_be_csv(&config.paths);
+    if content.csv.is_some() && content.codec.is_none() && !may_be_csv {
         let error = node
             .nearest("csv")
             .error("`csv` has no effect: none of the files is read as CSV");

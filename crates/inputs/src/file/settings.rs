@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
-use codec::{ContainerFormat, LineEnding, MultilineConfig};
-use config::{Period, Size};
+use codec::LineEnding;
+use config::{ConfigError, Node, Period, Size, setting_names};
 use rustix::process::{Resource, getrlimit};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::content_settings::ContentSettings;
 use super::watch::WatchMode;
-use crate::reading::settings::{Codec, Compression, CsvSettings, line_size_default};
+use crate::reading::settings::{Codec, Compression};
 
 /// Settings of the input `file`.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -61,49 +62,24 @@ pub(super) struct Config {
     /// How long the state of files that have disappeared is kept, so that a copy is recognised.
     #[serde(default = "day")]
     pub(super) forget_after: Period,
-    /// How events are written in the files. Default: `json` in files called `.json`, `.ndjson` or `.jsonl`, `csv` in those called
-    /// `.csv` or `.tsv`, and `text` in all others and where `container` or `multiline` is set.
-    #[serde(default)]
-    pub(super) codec: Option<Codec>,
-    /// How rows of CSV are written.
-    #[serde(default)]
-    pub(super) csv: Option<CsvSettings>,
-    /// Adds `@timestamp`, `host.name`, `log.file.path` and `log.offset` to JSON and MessagePack events that do not
-    /// have these fields; lines of text always get them.
-    #[serde(default)]
-    pub(super) add_fields: bool,
-    /// The maximum length of a line in bytes, without its line ending; longer lines are truncated. Also the maximum
-    /// size of a multi-line record and of a MessagePack document; a larger document ends its file with an error. At
-    /// most 1GiB.
-    #[serde(default = "line_size_default")]
-    pub(super) max_line_bytes: Size,
-    /// How the files are compressed.
-    #[serde(default)]
-    pub(super) compression: Compression,
-    /// The character encoding, such as `utf-16le`, `windows-1252`, `shift_jis`: a label of the WHATWG Encoding Standard.
-    /// Default: UTF-8.
-    #[serde(default)]
-    pub(super) encoding: Option<String>,
-    /// What ends a line.
-    #[serde(default)]
-    pub(super) line_ending: LineEnding,
-    /// Parses the log format of container runtimes, joins split lines, and sets `stream` and `@timestamp`. Default:
-    /// lines are read as they are.
-    #[serde(default)]
-    pub(super) container: Option<ContainerFormat>,
-    /// Combines several lines into one event. Default: each line is an event.
-    #[serde(default)]
-    pub(super) multiline: Option<MultilineConfig>,
-    /// Regular expressions: only events that match one of them are read. Default: all events.
-    #[serde(default)]
-    pub(super) include_lines: Vec<String>,
-    /// Regular expressions: events that match one of them are discarded. Default: none.
-    #[serde(default)]
-    pub(super) exclude_lines: Vec<String>,
-    /// The time zone of syslog times without one, such as `Europe/Berlin` or `+02:00`. Default: the local time
-    /// zone of the machine, as in `date`.
-    #[serde(default)]
-    pub(super) timezone: Option<String>,
+    /// How their content becomes events.
+    #[serde(skip)]
+    pub(super) content: ContentSettings,
+}
+
+impl Config {
+    /// Reads the settings in `node`.
+    ///
+    /// # Errors
+    /// One of them cannot be used, at its place.
+    pub(super) fn read(node: &Node) -> Result<Self, ConfigError> {
+        let (content, own) = ContentSettings::divide(node)?;
+        let names = setting_names::<ContentSettings>();
+        let parsed = component::parse(&own);
+        let parsed: Self =
+            parsed.map_err(|error: ConfigError| error.accepted_beside(&own, names))?;
+        Ok(Self { content, ..parsed })
+    }
 }
 
 /// Where to start in files that exist at startup.
@@ -195,7 +171,7 @@ impl Following {
             follow,
             start_at: config.start_at,
             ignore_older: config.ignore_older.map(|period| period.0),
-            compression: config.compression,
+            compression: config.content.compression,
             fingerprint_bytes: config.fingerprint_bytes.bytes(),
             open_files_max: config.max_open_files.min(open_files_allowed()),
             close: CloseRules {
@@ -206,9 +182,9 @@ impl Following {
             },
             delete_after: config.delete_after.map(|period| period.0),
             forget_after: config.forget_after.0,
-            has_room: config.codec != Some(Codec::Msgpack)
-                && config.encoding.as_deref().is_none_or(is_like_ascii)
-                && config.line_ending != LineEnding::Nul,
+            has_room: config.content.codec != Some(Codec::Msgpack)
+                && config.content.encoding.as_deref().is_none_or(is_like_ascii)
+                && config.content.line_ending != LineEnding::Nul,
             record_timeout,
             retry_interval: Duration::from_secs(10),
             save_interval: Duration::from_millis(250),

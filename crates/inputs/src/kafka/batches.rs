@@ -3,13 +3,14 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use batch::{Batch, BatchBuilder, BufferPool, Cell, Column, Encoding, Span};
+use batch::{Batch, BatchBuilder, Cell, Column, Encoding, Span};
 use bytes::Bytes;
 use codec::{BATCH_BYTES_MAX, BATCH_EVENTS_MAX, Chunk, Decoder};
 use component::{InputContext, Limit, Stopped};
 
 use super::gather::{Gathered, Run};
 use super::partitions::{BatchEnd, Partitions};
+use crate::messages::batches::copied;
 use crate::reading::emitter::{count, now};
 
 /// What is said of a record that was truncated.
@@ -195,20 +196,6 @@ impl Batches {
         self.partitions.sent(receipt, ends);
         Ok(())
     }
-}
-
-/// A copy in memory of the budget.
-pub(super) fn copied(pool: &BufferPool, bytes: &[u8]) -> Bytes {
-    let len = bytes.len();
-    if len == 0 {
-        return Bytes::new();
-    }
-    let mut buffer = match len < pool.buffer_size() {
-        true => pool.take_small(len),
-        false => pool.take_sized(len),
-    };
-    buffer[..len].copy_from_slice(bytes);
-    buffer.freeze_fitting(len)
 }
 
 /// What is told about the record of each row. Rows come in the order of the records, of which some have no row.

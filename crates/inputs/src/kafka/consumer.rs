@@ -19,7 +19,8 @@ use config::{ConfigError, Node};
 use parking_lot::Mutex;
 
 use super::partitions::{AssignedPartition, Partitions};
-use super::settings::{KafkaSettings, RecordForm, Start};
+use super::settings::{KafkaSettings, RecordForm};
+use crate::messages::settings::Start;
 
 /// How long brokers are waited for when partitions are assigned.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
@@ -55,7 +56,7 @@ pub(super) fn consumer(
         link: Link::new(state, sasl.and_then(|sasl| sasl.token.clone())),
         partitions: partitions.clone(),
         start: settings.start,
-        is_finite: settings.own.until.is_some(),
+        is_finite: settings.is_finite,
         lag: Mutex::new(None),
     };
     created(&settings.brokers, node, config, |config| {
@@ -76,7 +77,7 @@ pub(super) fn configuration(
         Start::Beginning | Start::Time(_) => "earliest",
     };
     let own = [
-        ("group.id", &*settings.own.group),
+        ("group.id", &*settings.group),
         ("auto.offset.reset", reset),
         // What is stored is committed; it is stored when it is safe.
         ("enable.auto.commit", "true"),
@@ -85,11 +86,7 @@ pub(super) fn configuration(
         ("enable.partition.eof", "true"),
         (
             "statistics.interval.ms",
-            if settings.own.until.is_some() {
-                "500"
-            } else {
-                "5000"
-            },
+            if settings.is_finite { "500" } else { "5000" },
         ),
         // What is fetched ahead is in no budget.
         ("queued.max.messages.kbytes", "16384"),
@@ -97,16 +94,11 @@ pub(super) fn configuration(
         ("fetch.queue.backoff.ms", "10"),
     ];
     let mut own = own.to_vec();
-    if settings
-        .own
-        .topics
-        .iter()
-        .any(|topic| topic.starts_with('^'))
-    {
+    if settings.topics.iter().any(|topic| topic.starts_with('^')) {
         // Those of brokers themselves: commits of this very group would come back as events.
         own.push(("topic.blacklist", "^__.*"));
     }
-    if settings.form == RecordForm::Batches {
+    if matches!(settings.form, RecordForm::Batches) {
         // Machines come and go: those that stay keep their partitions.
         own.push(("partition.assignment.strategy", "cooperative-sticky"));
     }

@@ -56,7 +56,7 @@ struct Kafka {
 pub(super) fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Input>, ConfigError> {
     let settings = KafkaSettings::read(node)?;
     configuration(&settings, node)?;
-    if settings.own.until.is_none() {
+    if !settings.is_finite {
         check_unending("kafka", node, context)?;
     }
     if context.effects == Effects::Nothing {
@@ -79,7 +79,7 @@ pub fn queue_input(
     pipeline: &str,
     group: String,
 ) -> Result<Box<dyn Input>, ConfigError> {
-    let settings = KafkaSettings::of_queue(queue, queue.topic(pipeline)?, group)?;
+    let settings = KafkaSettings::of_queue(queue, queue.topic(pipeline)?, group);
     configuration(&settings, &queue.node)?;
     Ok(Kafka::boxed(settings, &queue.node))
 }
@@ -144,16 +144,10 @@ impl KafkaReader<'_> {
     /// Reads until it is to stop, or, where the run is to end, to the end; gives what went wrong.
     fn run(mut self) -> Vec<String> {
         let (hand_over, taken) = sync_channel(1);
-        let batches = match self.settings.form {
-            RecordForm::Documents => {
-                let ids = self.settings.own.event_ids;
-                let codec = &self.settings.codec;
-                BatchMaker::Documents(Box::new(Batches::new(
-                    codec,
-                    ids,
-                    self.ctx,
-                    &self.partitions,
-                )))
+        let batches = match &self.settings.form {
+            RecordForm::Documents { codec, event_ids } => {
+                let batches = Batches::new(codec, *event_ids, self.ctx, &self.partitions);
+                BatchMaker::Documents(Box::new(batches))
             }
             RecordForm::Batches => {
                 BatchMaker::Stored(StoredBatches::new(self.ctx, &self.partitions))
@@ -163,7 +157,7 @@ impl KafkaReader<'_> {
             Ok(sending) => sending,
             Err(error) => return vec![format!("the system cannot create another thread: {error}")],
         };
-        let topics = self.settings.own.topics.iter().map(String::as_str);
+        let topics = self.settings.topics.iter().map(String::as_str);
         let topics: Vec<&str> = topics.collect();
         let subscribed = self.consumer.subscribe(&topics);
         let problems = match subscribed {
@@ -183,9 +177,16 @@ impl KafkaReader<'_> {
     }
 
     fn read(&mut self, hand_over: &SyncSender<Gathered>) -> Vec<String> {
-        let takes_ids = self.settings.own.event_ids;
+        let form = &self.settings.form;
+        let takes_ids = matches!(
+            form,
+            RecordForm::Documents {
+                event_ids: true,
+                ..
+            }
+        );
         let mut gathered = Gathered::new(takes_ids);
-        let is_finite = self.settings.own.until.is_some();
+        let is_finite = self.settings.is_finite;
         while !self.is_over() {
             if let Err(problem) = self.gather(&mut gathered) {
                 return vec![problem];
@@ -261,7 +262,7 @@ impl KafkaReader<'_> {
             Some(RDKafkaErrorCode::GroupAuthorizationFailed) => {
                 format!(
                     "the client may not read in the group {} ({error})",
-                    self.settings.own.group
+                    self.settings.group
                 )
             }
             Some(RDKafkaErrorCode::TopicAuthorizationFailed) => {
@@ -270,7 +271,7 @@ impl KafkaReader<'_> {
             // Told as trouble.
             _ => return Ok(()),
         };
-        if self.settings.own.until.is_some() {
+        if self.settings.is_finite {
             return Err(text);
         }
         let limit = Limit::once_for("kafka", &text);
@@ -351,7 +352,7 @@ impl KafkaReader<'_> {
             Some(Trouble::Down(reason)) => format!("no broker can be reached: {reason}"),
             Some(Trouble::Refused(reason)) => {
                 let text = format!("brokers refuse the client: {reason}");
-                if self.settings.own.until.is_some() {
+                if self.settings.is_finite {
                     return Err(text);
                 }
                 text

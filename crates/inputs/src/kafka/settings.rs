@@ -1,44 +1,18 @@
 //! The settings of `kafka`.
 
-use ::kafka::BrokerSettings;
-use ::kafka::is_topic;
-use codec::LineEnding;
+#[cfg(feature = "kafka")]
+use ::kafka::queue::KafkaQueue;
+use ::kafka::{BrokerSettings, is_topic};
 use config::{ConfigError, Node, Size};
-use jiff::Timestamp;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
-use crate::reading::records::Records;
-use crate::reading::settings::{Codec, line_size_default};
-
-/// How records are written.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum RecordCodec {
-    /// The value of each record is a JSON object. One that is not becomes an event of text with the tag `_jsonparsefailure`.
-    #[default]
-    Json,
-    /// The same as `json`.
-    Ndjson,
-    /// Each record is an event with its value as `message`.
-    Text,
-    /// The value of each record is a syslog message, RFC 5424 or 3164: its parts become fields. One that is not becomes an event of text
-    /// with the tag `_syslogparsefailure`.
-    Syslog,
-}
-
-/// Where a run ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum Until {
-    /// At the records that were the last ones of their partitions when these were assigned.
-    End,
-}
+use crate::messages::settings::{MessageCodec, Start, Until, start_default};
+use crate::reading::settings::line_size_default;
 
 /// The settings of `kafka`, without those of the client.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[cfg_attr(not(feature = "kafka"), allow(dead_code, reason = "only checked"))]
 pub(super) struct Config {
     /// The topics: names, and POSIX extended regular expressions that begin with `^` and match the names of all topics that are read, also those that are created later.
     /// Where there is one, topics of brokers themselves, whose names begin with `__`, are not read.
@@ -53,7 +27,7 @@ pub(super) struct Config {
     pub(super) until: Option<Until>,
     /// The format of records.
     #[serde(default)]
-    pub(super) codec: RecordCodec,
+    pub(super) codec: MessageCodec,
     /// The maximum length of a record in bytes; longer ones are truncated and tagged `_truncated`. At most 1GiB.
     #[serde(default = "line_size_default")]
     pub(super) max_line_bytes: Size,
@@ -69,25 +43,15 @@ pub(super) struct Config {
     pub(super) event_ids: bool,
 }
 
-fn start_default() -> String {
-    "beginning".to_owned()
-}
-
-/// Where a partition is begun without an offset.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Start {
-    Beginning,
-    End,
-    /// At a time in milliseconds since 1970.
-    Time(i64),
-}
-
 /// What the records of a topic hold.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(not(feature = "kafka"), allow(dead_code, reason = "only checked"))]
 pub(super) enum RecordForm {
     /// A document each.
-    Documents,
+    Documents {
+        codec: Box<codec::Settings>,
+        /// Whether a header has its id.
+        event_ids: bool,
+    },
     /// A batch each, in its stored form.
     Batches,
 }
@@ -96,9 +60,11 @@ pub(super) enum RecordForm {
 #[cfg_attr(not(feature = "kafka"), allow(dead_code, reason = "only checked"))]
 pub(super) struct KafkaSettings {
     pub(super) brokers: BrokerSettings,
-    pub(super) own: Config,
+    pub(super) topics: Vec<String>,
+    pub(super) group: String,
     pub(super) start: Start,
-    pub(super) codec: codec::Settings,
+    /// Whether it ends with the records that are there at the start.
+    pub(super) is_finite: bool,
     pub(super) form: RecordForm,
 }
 
@@ -116,74 +82,33 @@ impl KafkaSettings {
                 .nearest("group")
                 .error("the name of a group is expected"));
         }
-        let start = match &*own.start {
-            "beginning" => Start::Beginning,
-            "end" => Start::End,
-            text => match text.parse::<Timestamp>() {
-                Ok(time) => Start::Time(time.as_millisecond()),
-                Err(_) => {
-                    let error = node.nearest("start");
-                    return Err(error.error(
-                        "`beginning`, `end` or a time such as `2026-01-31T12:00:00Z` is expected",
-                    ));
-                }
-            },
-        };
-        let records = Records {
-            codec: match own.codec {
-                RecordCodec::Json | RecordCodec::Ndjson => Codec::Json,
-                RecordCodec::Text => Codec::Text,
-                RecordCodec::Syslog => Codec::Syslog,
-            },
-            add_fields: own.add_fields,
-            max_line_bytes: own.max_line_bytes,
-            timezone: own.timezone.as_deref(),
-            line_ending: LineEnding::Lf,
-            delimiter: b',',
-            ..Records::default()
-        };
+        let start = Start::read(&own.start, node.nearest("start"))?;
+        let others = (own.add_fields, own.max_line_bytes, own.timezone.as_deref());
+        let codec = own.codec.settings(others, node)?;
         Ok(Self {
-            codec: records.settings(node)?,
             brokers,
-            own,
+            topics: own.topics,
+            group: own.group,
             start,
-            form: RecordForm::Documents,
+            is_finite: own.until.is_some(),
+            form: RecordForm::Documents {
+                codec: codec.into(),
+                event_ids: own.event_ids,
+            },
         })
     }
 
     /// Those of a member of a group that takes events from a queue.
-    ///
-    /// # Errors
-    /// None that a queue's settings can cause.
     #[cfg(feature = "kafka")]
-    pub(super) fn of_queue(
-        queue: &::kafka::queue::KafkaQueue,
-        topic: String,
-        group: String,
-    ) -> Result<Self, ConfigError> {
-        Ok(Self {
+    pub(super) fn of_queue(queue: &KafkaQueue, topic: String, group: String) -> Self {
+        Self {
             brokers: queue.brokers.clone(),
-            own: Config {
-                topics: vec![topic],
-                group,
-                start: start_default(),
-                until: None,
-                codec: RecordCodec::default(),
-                max_line_bytes: line_size_default(),
-                add_fields: false,
-                timezone: None,
-                event_ids: false,
-            },
+            topics: vec![topic],
+            group,
             start: Start::Beginning,
-            // Not used.
-            codec: Records {
-                max_line_bytes: line_size_default(),
-                delimiter: b',',
-                ..Records::default()
-            }
-            .settings(&queue.node)?,
+            is_finite: false,
             form: RecordForm::Batches,
-        })
+        }
     }
 }
 

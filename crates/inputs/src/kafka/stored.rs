@@ -5,9 +5,9 @@ use std::sync::Arc;
 use batch::{Batch, WireError};
 use component::{InputContext, Limit, Stopped};
 
-use super::batches::copied;
 use super::gather::{Gathered, ReadRecord, Run};
 use super::partitions::{BatchEnd, Partitions};
+use crate::messages::batches::copied;
 
 /// Sends the batches that records hold.
 pub(super) struct StoredBatches {

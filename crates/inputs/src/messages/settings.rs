@@ -1,10 +1,12 @@
 //! Settings of inputs that take messages from a server, with the same names in all of them.
 
-use config::{ConfigError, Node};
+use codec::LineEnding;
+use config::{ConfigError, Node, Size};
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::reading::records::Records;
 use crate::reading::settings::Codec;
 
 /// How messages are written.
@@ -24,13 +26,29 @@ pub(crate) enum MessageCodec {
 }
 
 impl MessageCodec {
-    /// The codec of the reader.
-    pub(crate) fn codec(self) -> Codec {
-        match self {
-            Self::Json | Self::Ndjson => Codec::Json,
-            Self::Text => Codec::Text,
-            Self::Syslog => Codec::Syslog,
-        }
+    /// What codecs make of messages that are written so, with the other settings of their inputs. `node` holds all of them.
+    ///
+    /// # Errors
+    /// A setting that cannot be taken, with its place.
+    pub(crate) fn settings(
+        self,
+        (add_fields, max_line_bytes, timezone): (bool, Size, Option<&str>),
+        node: &Node,
+    ) -> Result<codec::Settings, ConfigError> {
+        let records = Records {
+            codec: match self {
+                Self::Json | Self::Ndjson => Codec::Json,
+                Self::Text => Codec::Text,
+                Self::Syslog => Codec::Syslog,
+            },
+            add_fields,
+            max_line_bytes,
+            timezone,
+            line_ending: LineEnding::Lf,
+            delimiter: b',',
+            ..Records::default()
+        };
+        records.settings(node)
     }
 }
 

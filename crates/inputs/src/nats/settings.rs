@@ -1,6 +1,5 @@
 //! The settings of `nats`.
 
-use codec::LineEnding;
 use component::parse;
 use config::{ConfigError, Node, Period, Positive, Size, setting_names};
 use net::nats::{NatsLogin, PORT};
@@ -9,7 +8,6 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
 
 use crate::messages::settings::{MessageCodec, Start, Until, start_default};
-use crate::reading::records::Records;
 use crate::reading::settings::line_size_default;
 
 /// The settings of `nats`, without those of the client.
@@ -101,18 +99,10 @@ impl NatsSettings {
                 return Err(node.nearest(name).error(error));
             }
         }
-        let records = Records {
-            codec: own.codec.codec(),
-            add_fields: own.add_fields,
-            max_line_bytes: own.max_line_bytes,
-            timezone: own.timezone.as_deref(),
-            line_ending: LineEnding::Lf,
-            delimiter: b',',
-            ..Records::default()
-        };
+        let others = (own.add_fields, own.max_line_bytes, own.timezone.as_deref());
         let hosts = own.hosts.iter().cloned();
         Ok(Self {
-            codec: records.settings(node)?,
+            codec: own.codec.settings(others, node)?,
             start: Start::read(&own.start, node.nearest("start"))?,
             hosts: hosts.map(|host| host.or_port(PORT)).collect(),
             login,

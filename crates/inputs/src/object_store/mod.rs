@@ -46,11 +46,11 @@ use stores::{Location, StoreSettings};
 
 use crate::error::RunError;
 use crate::file::acknowledge::{Dirty, SENT_MAX, Sent, acknowledge};
+use crate::file::content_settings::ContentSettings;
 use crate::file::formats::Formats;
 use crate::file::readers::Sending;
 use crate::paths::Exclusion;
-use crate::reading::records::Records;
-use crate::reading::settings::{Codec, Compression};
+use crate::reading::settings::Compression;
 use known::KnownObjects;
 use lister::{Choice, Lister};
 use pool::ObjectPool;
@@ -95,6 +95,7 @@ pub const SPEC: Spec = Spec {
     ],
     schema: |generator| {
         let own = Config::json_schema(generator);
+        let own = component::beside(own, ContentSettings::json_schema(generator));
         component::beside(own, StoreSettings::json_schema(generator))
     },
     build: Build::Input(build),
@@ -102,9 +103,15 @@ pub const SPEC: Spec = Spec {
 
 fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Input>, ConfigError> {
     let (of_store, own) = StoreSettings::divide(node)?;
-    let names = setting_names::<StoreSettings>();
+    let (content, own) = ContentSettings::divide(&own)?;
+    let names = [
+        setting_names::<StoreSettings>(),
+        setting_names::<ContentSettings>(),
+    ]
+    .concat();
     let config = component::parse(&own);
-    let mut config: Config = config.map_err(|error| error.accepted_beside(&own, names))?;
+    let mut config: Config = config.map_err(|error| error.accepted_beside(&own, &names))?;
+    config.content = content;
     let location = Location::new(node.nearest("url"), &config.url)?;
     of_store.check(node, &location)?;
     if config.concurrency.get().0 > CONCURRENCY_MAX {
@@ -120,7 +127,7 @@ fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Input>, ConfigEr
         config.follow = Some(false);
         config.delete_after = None;
     }
-    let formats = formats(&config, node)?;
+    let formats = config.content.formats(node)?;
     Ok(Box::new(ObjectStoreInput {
         follow: config.follow.unwrap_or(!context.finite),
         choice: choice(&config, node)?,
@@ -149,31 +156,6 @@ fn choice(config: &Config, node: &Node) -> Result<Choice, ConfigError> {
         ordered: config.ordered,
         lookback: config.lookback.0,
         forget_after: config.forget_after.0,
-    })
-}
-
-/// How events are written in objects.
-fn formats(config: &Config, node: &Node) -> Result<Formats, ConfigError> {
-    let is_text = config.container.is_some() || config.multiline.is_some();
-    Formats::new(config.codec, is_text, |codec, delimiter| {
-        let records = Records {
-            codec,
-            delimiter,
-            csv: config
-                .csv
-                .as_ref()
-                .filter(|_| codec == Codec::Csv || config.codec.is_some()),
-            add_fields: config.add_fields,
-            max_line_bytes: config.max_line_bytes,
-            encoding: config.encoding.as_deref(),
-            line_ending: config.line_ending,
-            container: config.container,
-            multiline: config.multiline.as_ref(),
-            include_lines: &config.include_lines,
-            exclude_lines: &config.exclude_lines,
-            timezone: config.timezone.as_deref(),
-        };
-        records.settings(node)
     })
 }
 
@@ -285,7 +267,7 @@ impl ObjectStoreInput {
         ctx: &InputContext,
         sent: &tokio::sync::mpsc::Sender<Sent>,
     ) -> std::io::Result<Vec<Work<()>>> {
-        let compression: Compression = self.config.compression;
+        let compression: Compression = self.config.content.compression;
         let mut threads = Vec::new();
         for _ in 0..self.config.concurrency.get().0 {
             let reader = ObjectReader {

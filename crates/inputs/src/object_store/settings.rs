@@ -1,11 +1,10 @@
 //! The settings of `object_store`, without those of the store.
 
-use codec::{ContainerFormat, LineEnding, MultilineConfig};
-use config::{Count, Period, Positive, Size};
+use config::{Count, Period, Positive};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::reading::settings::{Codec, Compression, CsvSettings, line_size_default};
+use crate::file::content_settings::ContentSettings;
 
 /// Settings of the input `object_store`.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -49,49 +48,9 @@ pub(super) struct Config {
     /// How long it is remembered of an object that is no longer listed that it was read.
     #[serde(default = "day")]
     pub(super) forget_after: Period,
-    /// How events are written in the objects. Default: `json` in objects called `.json`, `.ndjson` or `.jsonl`, `csv` in those called
-    /// `.csv` or `.tsv`, and `text` in all others and where `container` or `multiline` is set.
-    #[serde(default)]
-    pub(super) codec: Option<Codec>,
-    /// How rows of CSV are written.
-    #[serde(default)]
-    pub(super) csv: Option<CsvSettings>,
-    /// Adds `@timestamp`, `host.name`, `log.file.path` and `log.offset` to JSON and MessagePack events that do not
-    /// have these fields; lines of text always get them.
-    #[serde(default)]
-    pub(super) add_fields: bool,
-    /// The maximum length of a line in bytes, without its line ending; longer lines are truncated. Also the maximum
-    /// size of a multi-line record and of a MessagePack document; a larger document ends its object with an error. At
-    /// most 1GiB.
-    #[serde(default = "line_size_default")]
-    pub(super) max_line_bytes: Size,
-    /// How the objects are compressed.
-    #[serde(default)]
-    pub(super) compression: Compression,
-    /// The character encoding, such as `utf-16le`, `windows-1252`, `shift_jis`: a label of the WHATWG Encoding Standard.
-    /// Default: UTF-8.
-    #[serde(default)]
-    pub(super) encoding: Option<String>,
-    /// What ends a line.
-    #[serde(default)]
-    pub(super) line_ending: LineEnding,
-    /// Parses the log format of container runtimes, joins split lines, and sets `stream` and `@timestamp`. Default:
-    /// lines are read as they are.
-    #[serde(default)]
-    pub(super) container: Option<ContainerFormat>,
-    /// Combines several lines into one event. Default: each line is an event.
-    #[serde(default)]
-    pub(super) multiline: Option<MultilineConfig>,
-    /// Regular expressions: only events that match one of them are read. Default: all events.
-    #[serde(default)]
-    pub(super) include_lines: Vec<String>,
-    /// Regular expressions: events that match one of them are discarded. Default: none.
-    #[serde(default)]
-    pub(super) exclude_lines: Vec<String>,
-    /// The time zone of syslog times without one, such as `Europe/Berlin` or `+02:00`. Default: the local time
-    /// zone of the machine, as in `date`.
-    #[serde(default)]
-    pub(super) timezone: Option<String>,
+    /// How their content becomes events.
+    #[serde(skip)]
+    pub(super) content: ContentSettings,
 }
 
 /// The most objects that may be read at the same time: each takes a thread.

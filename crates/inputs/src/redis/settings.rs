@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use codec::LineEnding;
 use config::{ConfigError, Node, Period, Positive, Size};
 use net::redis::{Login, PORT};
 use net::{ClientTls, Endpoint, Secret};
@@ -10,7 +9,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::messages::settings::{MessageCodec, Start, Until, start_default};
-use crate::reading::records::Records;
 use crate::reading::settings::line_size_default;
 
 /// What a key holds.
@@ -137,18 +135,10 @@ impl RedisSettings {
             return Err(node.nearest("user").error("`user` requires `password`"));
         }
         check_data_type(&own, node)?;
-        let records = Records {
-            codec: own.codec.codec(),
-            add_fields: own.add_fields,
-            max_line_bytes: own.max_line_bytes,
-            timezone: own.timezone.as_deref(),
-            line_ending: LineEnding::Lf,
-            delimiter: b',',
-            ..Records::default()
-        };
+        let others = (own.add_fields, own.max_line_bytes, own.timezone.as_deref());
         let hosts = own.hosts.iter().cloned();
         Ok(Self {
-            codec: records.settings(node)?,
+            codec: own.codec.settings(others, node)?,
             start: Start::read(&own.start, node.nearest("start"))?,
             hosts: hosts.map(|host| host.or_port(PORT)).collect(),
             group: own.group.clone().unwrap_or_default(),

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use serde_json::Value;
-use testkit::http::{Answer, HttpServer};
-use testkit::s3::{ACCESS_KEY, S3, SECRET_KEY};
+use testkit::http::HttpServer;
+use testkit::s3::{S3, SECRET_KEY, one_line_settings, settings};
 
 use crate::object_store_output::in_directory;
 use crate::program::{Folder, gzip, millpond, run};
@@ -109,38 +109,13 @@ fn every_event_of_a_directory_is_read_once_through_kills() {
     }
 }
 
-/// A server that fails now and then, before or after it has done what it was asked.
-fn failing(s3: &S3) -> HttpServer {
-    let s3 = s3.clone();
-    HttpServer::start(move |taken, number| match number % 13 {
-        4 => Answer::new(503),
-        7 => {
-            drop(s3.answer(taken));
-            Answer::new(500)
-        }
-        _ => s3.answer(taken),
-    })
-}
-
-fn bucket(server: &HttpServer) -> String {
-    format!(
-        "url: 's3://lake/logs', endpoint: '{}', access_key_id: {ACCESS_KEY}, secret_access_key: {SECRET_KEY}",
-        server.url()
-    )
-}
-
-/// The same for one line.
-fn one_line(server: &HttpServer) -> String {
-    bucket(server).replace(": ", "=").replace(',', "")
-}
-
 #[test]
 fn every_event_of_a_bucket_is_read_once_and_its_object_deleted_through_kills_and_failures() {
     let s3 = S3::new("lake");
-    let server = failing(&s3);
+    let server = s3.failing(13);
     let folder = Folder::new();
     s3.put("logs-of-others/a.ndjson", "{\"n\":1}\n");
-    let input = format!("{}, delete_after: 0s", bucket(&server));
+    let input = format!("{}, delete_after: 0s", settings("lake", &server));
     let mut number = 0;
     let write = |rng: &mut Rng, first| {
         let mut lines = 0;
@@ -166,13 +141,13 @@ fn every_event_of_a_bucket_is_read_once_and_its_object_deleted_through_kills_and
 #[test]
 fn a_large_object_is_read_in_windows() {
     let s3 = S3::new("lake");
-    let server = failing(&s3);
+    let server = s3.failing(13);
     let text: String = (0..1_000_000).map(|n| format!("{{\"n\":{n}}}\n")).collect();
     s3.put("logs/plain.ndjson", text.clone());
     s3.put("logs/packed.ndjson.gz", gzip(text.as_bytes()));
     let pipeline = format!(
         "object_store {} | summarize count(), sum(n), max(n) | stdout codec=json",
-        one_line(&server)
+        one_line_settings("lake", &server)
     );
     let ended = run(&pipeline).expect(0);
     let event = &ended.events()[0];
@@ -192,7 +167,7 @@ fn wrong_credentials_and_missing_buckets_are_told_at_once() {
         (SECRET_KEY, "wrong", "SignatureDoesNotMatch"),
         ("s3://lake", "s3://lakes", "NoSuchBucket"),
     ] {
-        let settings = one_line(&server);
+        let settings = one_line_settings("lake", &server);
         let settings = settings.replace(&format!("={from}"), &format!("={to}"));
         let settings = settings.replace(from, to);
         let ended = run(&format!("object_store {settings} | stdout")).expect(1);
@@ -301,7 +276,10 @@ fn events_say_where_they_come_from() {
     s3.put("logs/a.log", "one\ntwo\n");
     let taken = s3.clone();
     let server = HttpServer::start(move |request, _| taken.answer(request));
-    let pipeline = format!("object_store {} | stdout codec=json", one_line(&server));
+    let pipeline = format!(
+        "object_store {} | stdout codec=json",
+        one_line_settings("lake", &server)
+    );
     let ended = run(&pipeline).expect(0);
     let events: Vec<Value> = ended.events();
     assert_eq!(events[1]["message"], "two");

@@ -8,8 +8,8 @@ use std::time::Duration;
 use fastrand::Rng;
 use flate2::read::MultiGzDecoder;
 use serde_json::Value;
-use testkit::http::{Answer, HttpServer};
-use testkit::s3::{ACCESS_KEY, S3, SECRET_KEY};
+use testkit::http::HttpServer;
+use testkit::s3::{S3, SECRET_KEY, one_line_settings, settings};
 
 use crate::program::{Folder, millpond, run};
 use crate::running::{Service, append};
@@ -116,39 +116,19 @@ fn every_event_is_in_one_object_of_a_directory_after_kills() {
     });
 }
 
-/// A server that fails now and then, before or after it has done what it was asked.
-fn failing(s3: &S3) -> HttpServer {
-    let s3 = s3.clone();
-    HttpServer::start(move |taken, number| match number % 11 {
-        4 => Answer::new(503),
-        7 => {
-            drop(s3.answer(taken));
-            Answer::new(500)
-        }
-        _ => s3.answer(taken),
-    })
-}
-
-fn bucket(server: &HttpServer) -> String {
-    format!(
-        "url: 's3://lake/logs', endpoint: '{}', access_key_id: {ACCESS_KEY}, secret_access_key: {SECRET_KEY}",
-        server.url()
-    )
-}
-
 #[test]
 fn every_event_is_in_one_object_of_a_bucket_after_kills_and_failures() {
     let s3 = S3::new("lake");
-    let server = failing(&s3);
-    survives_kills(&bucket(&server), 8, || in_bucket(&s3));
+    let server = s3.failing(11);
+    survives_kills(&settings("lake", &server), 8, || in_bucket(&s3));
     assert!(s3.objects().keys().all(|key| key.starts_with("logs/kind=")));
 }
 
 #[test]
 fn a_large_object_is_sent_in_parts() {
     let s3 = S3::new("lake");
-    let server = failing(&s3);
-    let settings = bucket(&server).replace(": ", "=").replace(',', "");
+    let server = s3.failing(11);
+    let settings = one_line_settings("lake", &server);
     let ended = run(&format!(
         "generate apache count=100k seed=1 | object_store {settings} path='' compression=none max_bytes=1GiB"
     ));
@@ -176,7 +156,7 @@ fn wrong_credentials_and_missing_buckets_are_told_at_the_start() {
         (SECRET_KEY, "wrong", "SignatureDoesNotMatch"),
         ("s3://lake", "s3://lakes", "NoSuchBucket"),
     ] {
-        let settings = bucket(&server).replace(": ", "=").replace(',', "");
+        let settings = one_line_settings("lake", &server);
         let settings = settings.replace(&format!("={from}"), &format!("={to}"));
         let settings = settings.replace(from, to);
         let ended = run(&format!(

@@ -7,9 +7,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use ::kafka::LinkState;
 use ::kafka::rdkafka::error::RDKafkaErrorCode;
+use ::kafka::rdkafka::producer::DeliveryResult;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
+
+use super::polled::DeliveryReports;
 
 /// How many bits of a number say which record it is.
 const ROW_BITS: u32 = 24;
@@ -162,6 +166,17 @@ impl Flights {
 fn now_millis() -> i64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.map_or(0, |now| now.as_millis() as i64)
+}
+
+impl DeliveryReports for Flights {
+    fn delivered(&self, _: &LinkState, number: usize, result: &DeliveryResult<'_>) {
+        let error = result.as_ref().err();
+        let code = error.map(|(error, _)| {
+            let code = error.rdkafka_error_code();
+            code.unwrap_or(RDKafkaErrorCode::Unknown)
+        });
+        self.report(number, code);
+    }
 }
 
 #[cfg(test)]

@@ -5,7 +5,8 @@
 //! | [`settings`] | the settings |
 //! | `record` | an event as a record, and records in a request |
 //! | `flights` | which records of a request brokers have not answered for |
-//! | `producers` | the clients of librdkafka |
+//! | `polled` | a client of librdkafka that is polled |
+//! | `producers` | the clients that send records |
 //! | `queue` | the receiving half of `queue: kafka` |
 //! | `verdict` | what is to be done about a record that was not taken |
 //!
@@ -26,6 +27,8 @@ mod settings;
 
 #[cfg(feature = "kafka")]
 mod flights;
+#[cfg(feature = "kafka")]
+mod polled;
 #[cfg(feature = "kafka")]
 mod producers;
 #[cfg(feature = "kafka")]

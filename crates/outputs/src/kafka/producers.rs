@@ -1,26 +1,17 @@
 //! The clients of librdkafka.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
-use ::kafka::rdkafka::client::{ClientContext, OAuthToken};
-use ::kafka::rdkafka::config::{ClientConfig, RDKafkaLogLevel};
-use ::kafka::rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use ::kafka::rdkafka::config::ClientConfig;
 use ::kafka::rdkafka::message::{Header, OwnedHeaders};
-use ::kafka::rdkafka::producer::{
-    BaseProducer, BaseRecord, DeliveryResult, Producer as _, ProducerContext,
-};
-use ::kafka::{BrokerSettings, Link, LinkState, OptionOwner, client_config, created, words};
-use component::thread;
+use ::kafka::rdkafka::producer::BaseRecord;
+use ::kafka::{BrokerSettings, LinkState, OptionOwner, client_config};
 use config::{ConfigError, Node};
 
 use super::flights::{FlightHandle, Flights};
+use super::polled::PolledProducer;
 use super::record::Record;
 use super::settings::KafkaSettings;
-
-/// How long a poll waits for something to report. The end of a client takes as long.
-pub const POLL: Duration = Duration::from_millis(100);
 
 /// Options that the user may not set, beside those of every client.
 pub const OWNERS: &[OptionOwner] = &[
@@ -100,28 +91,8 @@ impl ProducerParts {
     }
 
     fn make(&self, config: ClientConfig, state: &Arc<LinkState>) -> Result<Producer, ConfigError> {
-        let sasl = self.settings.sasl.as_ref();
-        let token = sasl.and_then(|sasl| sasl.token.clone());
-        let reports = Reports {
-            link: Link::new(state, token),
-            flights: self.flights.clone(),
-        };
-        let client = created(&self.settings, &self.node, config, |config| {
-            config.create_with_context(reports)
-        })?;
-        let client: Arc<BaseProducer<Reports>> = Arc::new(client);
-        let has_ended = Arc::new(AtomicBool::new(false));
-        let (polled, ends) = (client.clone(), has_ended.clone());
-        let poll = move || {
-            while !ends.load(Ordering::Relaxed) {
-                polled.poll(POLL);
-            }
-        };
-        let started = thread::start("kafka", poll);
-        started.map_err(|error| self.node.error(format!("there is no thread: {error}")))?;
         Ok(Producer {
-            client,
-            has_ended,
+            client: PolledProducer::new(&self.settings, &self.node, config, state, &self.flights)?,
             headers: self.headers.clone(),
         })
     }
@@ -131,18 +102,16 @@ fn bool_text(is: bool) -> &'static str {
     if is { "true" } else { "false" }
 }
 
-/// A client that sends records. When it is dropped, reports come for those that are on their way.
+/// A client that sends records of a request.
 pub struct Producer {
-    client: Arc<BaseProducer<Reports>>,
-    has_ended: Arc<AtomicBool>,
+    client: PolledProducer<Flights>,
     headers: Vec<String>,
 }
 
 impl Producer {
-    /// Why it cannot go on, if that is so: another one has to be made. What was on its way in it is reported as failed.
+    /// As [`PolledProducer::failure`].
     pub fn failure(&self) -> Option<String> {
-        let failure = self.client.client().fatal_error();
-        failure.map(|(code, text)| format!("{code}: {}", words(&text)))
+        self.client.failure()
     }
 
     /// Hands a record over. Whatever becomes of it is reported, also where that is known at once.
@@ -158,10 +127,8 @@ impl Producer {
             headers: self.headers(record),
             delivery_opaque: number,
         };
-        if let Err((error, _)) = self.client.send(message) {
-            let code = error.rdkafka_error_code();
-            let code = code.unwrap_or(RDKafkaErrorCode::InvalidArgument);
-            self.client.context().flights.report(number, Some(code));
+        if let Err(code) = self.client.send(message) {
+            self.client.reports().report(number, Some(code));
         }
     }
 
@@ -176,49 +143,5 @@ impl Producer {
             }
         }
         Some(headers)
-    }
-}
-
-impl Drop for Producer {
-    fn drop(&mut self) {
-        self.has_ended.store(true, Ordering::Relaxed);
-    }
-}
-
-/// Hears what librdkafka reports.
-struct Reports {
-    link: Link,
-    flights: Arc<Flights>,
-}
-
-impl ClientContext for Reports {
-    const ENABLE_REFRESH_OAUTH_TOKEN: bool = true;
-
-    fn log(&self, level: RDKafkaLogLevel, kind: &str, text: &str) {
-        self.link.log(level, kind, text);
-    }
-
-    fn error(&self, error: KafkaError, reason: &str) {
-        self.link.error(error, reason);
-    }
-
-    fn generate_oauth_token(
-        &self,
-        config: Option<&str>,
-    ) -> Result<OAuthToken, Box<dyn std::error::Error>> {
-        self.link.generate_oauth_token(config)
-    }
-}
-
-impl ProducerContext for Reports {
-    type DeliveryOpaque = usize;
-
-    fn delivery(&self, result: &DeliveryResult<'_>, number: usize) {
-        let error = result.as_ref().err();
-        let code = error.map(|(error, _)| {
-            let code = error.rdkafka_error_code();
-            code.unwrap_or(RDKafkaErrorCode::Unknown)
-        });
-        self.flights.report(number, code);
     }
 }

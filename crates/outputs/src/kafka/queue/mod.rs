@@ -18,26 +18,24 @@ mod packing;
 mod topic;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use ::kafka::queue::KafkaQueue;
-use ::kafka::rdkafka::client::{ClientContext, OAuthToken};
-use ::kafka::rdkafka::config::{ClientConfig, RDKafkaLogLevel};
-use ::kafka::rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use ::kafka::rdkafka::config::ClientConfig;
+use ::kafka::rdkafka::error::RDKafkaErrorCode;
 use ::kafka::rdkafka::message::Message;
-use ::kafka::rdkafka::producer::{
-    BaseProducer, BaseRecord, DeliveryResult, Producer as _, ProducerContext,
-};
-use ::kafka::{Link, LinkState, Trouble, client_config, created, words};
+use ::kafka::rdkafka::producer::{BaseRecord, DeliveryResult};
+use ::kafka::{LinkState, Trouble, client_config};
 use async_trait::async_trait;
 use batch::{Batch, Bitmap};
-use component::{Anchor, Collector, Encoded, Output, Warning, WriteError, Writer, Written, thread};
-use config::{ConfigError, Node};
+use component::{Anchor, Collector, Encoded, Output, Warning, WriteError, Writer, Written};
+use config::ConfigError;
 use parking_lot::Mutex;
 
 use self::flying::{FailedRecord, Flying};
-use super::producers::{OWNERS, POLL};
+use super::polled::{DeliveryReports, PolledProducer};
+use super::producers::OWNERS;
 
 /// How long brokers that are known to be away are waited for before that is reported.
 const GRACE: Duration = Duration::from_secs(1);
@@ -69,6 +67,8 @@ pub fn queue_output(queue: &KafkaQueue, pipeline: &str) -> Result<Arc<dyn Writer
     }))
 }
 
+type QueueClient = PolledProducer<Flying>;
+
 struct QueueOutput {
     queue: KafkaQueue,
     topic: String,
@@ -81,47 +81,24 @@ struct QueueOutput {
 }
 
 impl QueueOutput {
-    fn node(&self) -> &Node {
-        &self.queue.node
-    }
-
     fn make(&self) -> Result<QueueClient, ConfigError> {
-        let sasl = self.queue.brokers.sasl.as_ref();
-        let acknowledgements = Acknowledgements {
-            link: Link::new(&self.state, sasl.and_then(|sasl| sasl.token.clone())),
-            flying: self.flying.clone(),
-        };
-        let config = self.config.clone();
-        let make = |config: &ClientConfig| config.create_with_context(acknowledgements);
-        let producer = created(&self.queue.brokers, self.node(), config, make)?;
-        let producer: Arc<BaseProducer<Acknowledgements>> = Arc::new(producer);
-        let has_ended = Arc::new(AtomicBool::new(false));
-        let (polled, ends) = (producer.clone(), has_ended.clone());
-        let poll = move || {
-            while !ends.load(Ordering::Relaxed) {
-                polled.poll(POLL);
-            }
-        };
-        let started = thread::start("kafka queue", poll);
-        started.map_err(|error| {
-            let text = format!("the system cannot create another thread: {error}");
-            self.node().error(text)
-        })?;
-        Ok(QueueClient {
-            producer,
-            has_ended,
-        })
+        let (brokers, node) = (&self.queue.brokers, &self.queue.node);
+        PolledProducer::new(
+            brokers,
+            node,
+            self.config.clone(),
+            &self.state,
+            &self.flying,
+        )
     }
 
     /// The client that sends. One that cannot go on is replaced, and reports on what it had.
     fn client(&self) -> Result<Arc<QueueClient>, WriteError> {
         let mut client = self.client.lock();
-        let known = client.as_ref();
-        let failure = known.and_then(|one| one.producer.client().fatal_error());
-        if let Some((code, text)) = failure {
-            let reason = words(&text);
+        let failure = client.as_ref().and_then(|one| one.failure());
+        if let Some(reason) = failure {
             let text = format!(
-                "{code}: {reason}; another client is made, and what was on its way is sent again: some events may be in the queue twice"
+                "{reason}; another client is made, and what was on its way is sent again: some events may be in the queue twice"
             );
             self.state.warn(text.into());
             self.state.works();
@@ -155,10 +132,9 @@ impl QueueOutput {
     fn send_one_again(&self, record: &FailedRecord) -> Result<(), WriteError> {
         let client = self.client()?;
         if record.code != RDKafkaErrorCode::MessageSizeTooLarge {
-            client.send(&self.topic, record.sequence, &record.payload);
+            self.send(&client, record.sequence, &record.payload);
             return Ok(());
         }
-        let max = record.payload.len() / 2;
         let batch = Batch::thaw(record.payload.clone().into());
         let batch = batch.map_err(|error| WriteError::Fatal(error.to_string()))?;
         if batch.len() < 2 {
@@ -169,12 +145,7 @@ impl QueueOutput {
             )));
         }
         let mut encoded = Encoded::default();
-        packing::pack(&batch, max, &mut encoded);
-        // A row that is larger than half of the record goes alone.
-        if !encoded.refused.is_empty() {
-            encoded.clear();
-            packing::pack_each(&batch, &mut encoded);
-        }
+        packing::pack_halves(&batch, &mut encoded);
         self.send_all(&client, &encoded, record.sequence);
         self.flying.replaced(record.sequence, record.payload.len());
         Ok(())
@@ -184,7 +155,15 @@ impl QueueOutput {
         let sizes = encoded.parts.iter().map(|part| part.bytes.len());
         self.flying.begin(sequence, sizes);
         for part in &encoded.parts {
-            client.send(&self.topic, sequence, &encoded.bytes[part.bytes.clone()]);
+            self.send(client, sequence, &encoded.bytes[part.bytes.clone()]);
+        }
+    }
+
+    /// Hands a record over. Whatever becomes of it is reported, also where that is known at once.
+    fn send(&self, client: &QueueClient, sequence: u64, payload: &[u8]) {
+        let record = BaseRecord::with_opaque_to(&self.topic, sequence as usize).payload(payload);
+        if let Err(code) = client.send(record) {
+            self.flying.failed(sequence, code, payload);
         }
     }
 
@@ -226,13 +205,12 @@ impl Output for QueueOutput {
 
     fn encode(&self, batch: &Batch, rows: &Bitmap, encoded: &mut Encoded) {
         let max = self.record_max.load(Ordering::Relaxed);
-        if rows.is_full() {
-            return packing::pack(&batch.handed_on(rows), max, encoded);
-        }
-        let numbers: Vec<usize> = rows.iter().collect();
         packing::pack(&batch.handed_on(rows), max, encoded);
-        for refused in &mut encoded.refused {
-            refused.row = numbers[refused.row];
+        if !encoded.refused.is_empty() && !rows.is_full() {
+            let numbers: Vec<usize> = rows.iter().collect();
+            for refused in &mut encoded.refused {
+                refused.row = numbers[refused.row];
+            }
         }
     }
 
@@ -292,72 +270,18 @@ impl Collector for QueueOutput {
     }
 }
 
-/// A client that sends. When it is dropped, reports come for what is on its way.
-struct QueueClient {
-    producer: Arc<BaseProducer<Acknowledgements>>,
-    has_ended: Arc<AtomicBool>,
-}
-
-impl QueueClient {
-    /// Hands a record over. Whatever becomes of it is reported, also where that is known at once.
-    fn send(&self, topic: &str, sequence: u64, payload: &[u8]) {
-        let record: BaseRecord<'_, (), [u8], usize> =
-            BaseRecord::with_opaque_to(topic, sequence as usize).payload(payload);
-        if let Err((error, _)) = self.producer.send(record) {
-            let code = error.rdkafka_error_code();
-            let code = code.unwrap_or(RDKafkaErrorCode::InvalidArgument);
-            let flying = &self.producer.context().flying;
-            flying.failed(sequence, code, payload);
-        }
-    }
-}
-
-impl Drop for QueueClient {
-    fn drop(&mut self) {
-        self.has_ended.store(true, Ordering::Relaxed);
-    }
-}
-
-/// Hears what librdkafka reports.
-struct Acknowledgements {
-    link: Link,
-    flying: Arc<Flying>,
-}
-
-impl ClientContext for Acknowledgements {
-    const ENABLE_REFRESH_OAUTH_TOKEN: bool = true;
-
-    fn log(&self, level: RDKafkaLogLevel, kind: &str, text: &str) {
-        self.link.log(level, kind, text);
-    }
-
-    fn error(&self, error: KafkaError, reason: &str) {
-        self.link.error(error, reason);
-    }
-
-    fn generate_oauth_token(
-        &self,
-        config: Option<&str>,
-    ) -> Result<OAuthToken, Box<dyn std::error::Error>> {
-        self.link.generate_oauth_token(config)
-    }
-}
-
-impl ProducerContext for Acknowledgements {
-    type DeliveryOpaque = usize;
-
-    fn delivery(&self, result: &DeliveryResult<'_>, sequence: usize) {
+impl DeliveryReports for Flying {
+    fn delivered(&self, state: &LinkState, sequence: usize, result: &DeliveryResult<'_>) {
         let sequence = sequence as u64;
         match result {
             Ok(message) => {
-                self.link.state().works();
-                self.flying.landed(sequence, message.payload_len());
+                state.works();
+                self.landed(sequence, message.payload_len());
             }
             Err((error, message)) => {
                 let code = error.rdkafka_error_code();
                 let code = code.unwrap_or(RDKafkaErrorCode::Unknown);
-                let payload = message.payload().unwrap_or_default();
-                self.flying.failed(sequence, code, payload);
+                self.failed(sequence, code, message.payload().unwrap_or_default());
             }
         }
     }

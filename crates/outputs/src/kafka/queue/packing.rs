@@ -25,10 +25,13 @@ pub fn pack(batch: &Batch, max: usize, encoded: &mut Encoded) {
     }
 }
 
-/// Writes every row as a record, however large it is.
-pub fn pack_each(batch: &Batch, encoded: &mut Encoded) {
-    for row in 0..batch.len() {
-        pack_rows(&batch.pick(&[row]), row, usize::MAX, encoded);
+/// Writes the two halves of a batch as a record each, however large they are.
+pub fn pack_halves(batch: &Batch, encoded: &mut Encoded) {
+    let middle = batch.len() / 2;
+    for rows in [0..middle, middle..batch.len()] {
+        let from = rows.start;
+        let rows: Vec<usize> = rows.collect();
+        pack_rows(&batch.pick(&rows), from, usize::MAX, encoded);
     }
 }
 
@@ -123,6 +126,10 @@ mod tests {
         assert_eq!((whole.parts.len(), whole.rows), (1, 500));
         let (documents, ids) = unpacked(&whole);
         assert!(documents == lines);
+        let mut halves = Encoded::default();
+        pack_halves(&batch, &mut halves);
+        assert_eq!(halves.parts.len(), 2);
+        assert!(unpacked(&halves) == (documents.clone(), ids.clone()));
         for max in [10_000, 1_000] {
             let mut split = Encoded::default();
             pack(&batch, max, &mut split);
