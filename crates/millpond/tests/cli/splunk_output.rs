@@ -9,7 +9,7 @@ use testkit::cutter::Cutter;
 use testkit::http::{Answer, HttpServer};
 use testkit::splunk::{Collector, TOKEN};
 
-use crate::program::{Folder, run};
+use crate::program::{Folder, millpond, run};
 use crate::shipping::{apache, expect_lines, moody, with_kills};
 
 /// The messages of what is indexed.
@@ -179,18 +179,23 @@ fn an_event_that_the_server_cannot_use_repeats_those_before_it() {
 fn cut_connections_and_moody_servers_lose_nothing() {
     let folder = Folder::new();
     let (log, lines) = apache(&folder, 20_000);
-    for (seed, settings) in [(1, ""), (2, "acknowledge=true acknowledge_interval=20ms")] {
+    for (seed, settings) in [
+        (1, ""),
+        (2, ", acknowledge: true, acknowledge_interval: 20ms"),
+    ] {
         let after = (seed == 2).then_some(Duration::from_millis(10));
         let collector = Collector::new(&[], after);
         let double = collector.clone();
         let server = moody(0, move |taken| double.answer(taken));
         let cutter = Cutter::start(server.address(), seed, 400_000);
         let url = format!("http://{}", cutter.address());
-        let batch = "batch.max_bytes=64KiB";
-        run(&format!(
-            "file {log} | splunk_hec {url} token={TOKEN} {batch} {settings}"
-        ))
-        .expect(0);
+        let batch = "batch: { max_bytes: 64KiB }";
+        // A run of one line would give up where a request has bad luck for half a minute.
+        let yaml = format!(
+            "pipelines:\n  one:\n    input: {{ file: {{ paths: ['{log}'], follow: false }} }}\n    output: {{ splunk_hec: {{ hosts: '{url}', token: {TOKEN}, {batch}{settings} }} }}\n    retry: {{ initial: 20ms, max: 500ms }}\n"
+        );
+        let path = folder.write("moody.yaml", yaml);
+        millpond(&["run", &path]).expect(0);
         let repeats = expect_lines(&messages(&collector), &lines);
         assert!(cutter.cut() > 2, "{} cuts", cutter.cut());
         assert!(repeats < lines.len(), "everything came twice");
