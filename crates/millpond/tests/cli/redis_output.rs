@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use testkit::cutter::Cutter;
 use testkit::ports::free_port;
@@ -165,5 +166,17 @@ fn what_must_be_mended_ends_a_run_and_is_said() {
         let ended = millpond(&["run", &pipeline]).expect(1);
         assert!(ended.err.contains(said), "{settings}: {}", ended.err);
     }
+    // A user who may not remember requests appends nothing, however often that is tried.
+    let rights = ["+eval", "+exists", "+rpush", "+select", "+ping"];
+    redis.ask(&[&["ACL", "SETUSER", "u", "on", ">p", "~*"], &rights[..]].concat());
+    let settings = "key=logs user=u password=p";
+    let pipeline = format!("file {log} | redis 127.0.0.1:{} {settings}", redis.port);
+    let ended = millpond(&["run", &pipeline]).expect(1);
+    // Older servers say it in their own words.
+    let is_refused = ["NOPERM", "can't run this command"].map(|said| ended.err.contains(said));
+    assert!(is_refused.contains(&true), "{}", ended.err);
     assert_eq!(redis.count("EXISTS", "logs"), 0);
+    // What could not be appended is not taken for appended when it is sent again.
+    std::thread::sleep(Duration::from_millis(5));
+    assert_eq!(redis.ask(&["KEYS", "millpond:request:*"]), "");
 }

@@ -10,23 +10,27 @@ use net::redis::{Failure, Login, line, unexpected, write_command};
 use crate::exchange::{Answer, GreetError, Protocol};
 
 /// Appends to a list what follows the first argument, unless the second key says that this was done. A call has at most about 8,000 arguments
-/// in Lua.
+/// in Lua. The key is set first, so that a user who may not do that appends nothing, and forgotten at once where nothing can be appended.
 const TO_LIST: &str = "\
 if redis.call('EXISTS',KEYS[2])==0 then \
-for i=2,#ARGV,1000 do redis.call('RPUSH',KEYS[1],unpack(ARGV,i,math.min(i+999,#ARGV))) end \
 if ARGV[1]~='0' then redis.call('SET',KEYS[2],1,'PX',ARGV[1]) end \
-end return #ARGV-1";
+for i=2,#ARGV,1000 do \
+local r=redis.pcall('RPUSH',KEYS[1],unpack(ARGV,i,math.min(i+999,#ARGV))) \
+if type(r)=='table' and r.err then \
+if ARGV[1]~='0' then redis.call('SET',KEYS[2],1,'PX',1) end return r end \
+end end return #ARGV-1";
 
 /// The same for a stream, and what follows the third argument. The second one is the field, the third how many entries are kept, empty for all.
 const TO_STREAM: &str = "\
 if redis.call('EXISTS',KEYS[2])==0 then \
-local max=ARGV[3] \
-for i=4,#ARGV do \
-if max=='' then redis.call('XADD',KEYS[1],'*',ARGV[2],ARGV[i]) \
-else redis.call('XADD',KEYS[1],'MAXLEN','~',max,'*',ARGV[2],ARGV[i]) end \
-end \
 if ARGV[1]~='0' then redis.call('SET',KEYS[2],1,'PX',ARGV[1]) end \
-end return #ARGV-3";
+local max=ARGV[3] local r \
+for i=4,#ARGV do \
+if max=='' then r=redis.pcall('XADD',KEYS[1],'*',ARGV[2],ARGV[i]) \
+else r=redis.pcall('XADD',KEYS[1],'MAXLEN','~',max,'*',ARGV[2],ARGV[i]) end \
+if type(r)=='table' and r.err then \
+if ARGV[1]~='0' then redis.call('SET',KEYS[2],1,'PX',1) end return r end \
+end end return #ARGV-3";
 
 /// How a server is spoken to.
 pub(super) struct Redis {
