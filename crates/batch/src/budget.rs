@@ -255,6 +255,19 @@ mod tests {
     }
 
     #[test]
+    fn what_was_written_elsewhere_is_charged_as_long() {
+        let budget = Budget::new(1000);
+        let pool = budget.pool(0, 100);
+        assert!(pool.adopt(Vec::new()).is_empty());
+        let mut bytes = Vec::with_capacity(900);
+        bytes.extend_from_slice(b"abc");
+        let adopted = pool.adopt(bytes);
+        assert_eq!((&adopted[..], budget.used()), (&b"abc"[..], 3));
+        drop(adopted);
+        assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
     fn buffers_are_used_again_and_few_are_kept() {
         let budget = Budget::new(1 << 20);
         let pool = budget.pool(0, 100);

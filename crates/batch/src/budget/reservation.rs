@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use super::BudgetState;
 use super::pool::{BufferPool, PoolInner, PooledBuffer};
 use super::waiting::{Claim, Excess, block_on};
@@ -12,6 +14,17 @@ impl BufferPool {
         let mut reservation = Reservation::empty(self.inner());
         reservation.grow(bytes).await;
         reservation
+    }
+
+    /// Bytes that were written elsewhere, as a shared buffer. Blocks the thread until they fit.
+    pub fn adopt(&self, bytes: Vec<u8>) -> Bytes {
+        let len = bytes.len();
+        if len == 0 {
+            return Bytes::new();
+        }
+        let mut reservation = Reservation::empty(self.inner());
+        reservation.grow_blocking(len);
+        reservation.adopt(bytes).freeze(len)
     }
 
     /// Reserves bytes if they fit now and nobody waits.

@@ -1,5 +1,6 @@
 //! Makes batches of gathered records and sends them.
 
+use std::mem::take;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -10,7 +11,6 @@ use component::{InputContext, Limit, Stopped};
 
 use super::gather::{Gathered, Run};
 use super::partitions::{BatchEnd, Partitions};
-use crate::messages::batches::copied;
 use crate::reading::emitter::{count, now};
 
 /// What is said of a record that was truncated.
@@ -53,10 +53,11 @@ impl Batches {
     ///
     /// # Errors
     /// The pipeline takes no more.
-    pub(super) fn send(&mut self, gathered: &Gathered) -> Result<(), Stopped> {
-        let values = copied(&self.ctx.pool, &gathered.values);
-        let metadata = copied(&self.ctx.pool, &gathered.metadata);
+    pub(super) fn send(&mut self, mut gathered: Gathered) -> Result<(), Stopped> {
         self.ctx.metrics.bytes(gathered.values.len());
+        let values = self.ctx.pool.adopt(take(&mut gathered.values));
+        let metadata = self.ctx.pool.adopt(take(&mut gathered.metadata));
+        let gathered = &gathered;
         let begin = std::time::Instant::now();
         let mut growing = self.begin(0);
         for run in &gathered.runs {

@@ -1,7 +1,7 @@
 //! Records on their way to a batch.
 //!
 //! Values are copied one after the other into one buffer, because librdkafka wants its memory back soon; so is what is told
-//! about each record under `@metadata.kafka`. Both go into memory of the budget when a batch is made of them.
+//! about each record under `@metadata.kafka`. Both are charged to the budget when batches are made of them, which share the two buffers.
 
 use std::collections::HashMap;
 use std::ops::Range;

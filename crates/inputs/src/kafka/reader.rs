@@ -401,8 +401,8 @@ enum BatchMaker {
 fn send(mut batches: BatchMaker, taken: &Receiver<Gathered>) {
     while let Ok(gathered) = taken.recv() {
         let sent = match &mut batches {
-            BatchMaker::Documents(batches) => batches.send(&gathered),
-            BatchMaker::Stored(batches) => batches.send(&gathered),
+            BatchMaker::Documents(batches) => batches.send(gathered),
+            BatchMaker::Stored(batches) => batches.send(gathered),
         };
         if sent.is_err() {
             return;

@@ -1,13 +1,14 @@
 //! Records that are batches in their stored form, as the receiving half of `queue: kafka` puts them into the topic.
 
+use std::mem::take;
 use std::sync::Arc;
 
 use batch::{Batch, WireError};
+use bytes::Bytes;
 use component::{InputContext, Limit, Stopped};
 
 use super::gather::{Gathered, ReadRecord, Run};
 use super::partitions::{BatchEnd, Partitions};
-use crate::messages::batches::copied;
 
 /// Sends the batches that records hold.
 pub(super) struct StoredBatches {
@@ -27,23 +28,24 @@ impl StoredBatches {
     ///
     /// # Errors
     /// The pipeline takes no more, or a later version of Millpond has written a record.
-    pub(super) fn send(&self, gathered: &Gathered) -> Result<(), Stopped> {
+    pub(super) fn send(&self, mut gathered: Gathered) -> Result<(), Stopped> {
+        // Batches share it, and it is charged until the last of them is gone.
+        let values = self.ctx.pool.adopt(take(&mut gathered.values));
         for run in &gathered.runs {
             for record in &gathered.records[run.records.clone()] {
                 if run.partition.is_revoked() {
                     break;
                 }
-                self.send_one(gathered, run, record)?;
+                self.send_one(values.slice(record.value.clone()), run, record)?;
             }
         }
         Ok(())
     }
 
-    fn send_one(&self, gathered: &Gathered, run: &Run, record: &ReadRecord) -> Result<(), Stopped> {
+    fn send_one(&self, value: Bytes, run: &Run, record: &ReadRecord) -> Result<(), Stopped> {
         let begin = std::time::Instant::now();
-        let payload = &gathered.values[record.value.clone()];
-        let batch = Batch::thaw(copied(&self.ctx.pool, payload));
-        self.ctx.metrics.bytes(payload.len());
+        self.ctx.metrics.bytes(value.len());
+        let batch = Batch::thaw(value);
         self.ctx.metrics.busy(begin.elapsed());
         let end = BatchEnd {
             partition: run.partition.clone(),

@@ -149,6 +149,7 @@ impl Working {
             diagnostics: Diagnostics::silent(),
             scope: "test/input".into(),
             registry: None,
+            data_dir: None,
             ledger: Arc::default(),
             written: Arc::default(),
             own: component::Own::new(Vec::new, component::own::LogTails::default()),

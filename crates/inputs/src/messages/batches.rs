@@ -1,9 +1,10 @@
 //! Makes batches of gathered messages.
 
+use std::mem::take;
 use std::sync::Arc;
 use std::time::Instant;
 
-use batch::{Batch, BatchBuilder, BufferPool, Cell, Column, Span, Stream};
+use batch::{Batch, BatchBuilder, Cell, Column, Span, Stream};
 use bytes::Bytes;
 use codec::{BATCH_BYTES_MAX, BATCH_EVENTS_MAX, Chunk, Decoder};
 use component::InputContext;
@@ -41,10 +42,10 @@ impl MessageBatches {
     }
 
     /// Batches of these messages, in order. Waits while there is no memory.
-    pub(crate) fn make<T>(&mut self, gathered: Gathered<T>) -> Vec<MessageBatch<T>> {
-        let values = copied(&self.ctx.pool, &gathered.values);
-        let metadata = copied(&self.ctx.pool, &gathered.metadata);
+    pub(crate) fn make<T>(&mut self, mut gathered: Gathered<T>) -> Vec<MessageBatch<T>> {
         self.ctx.metrics.bytes(gathered.values.len());
+        let values = self.ctx.pool.adopt(take(&mut gathered.values));
+        let metadata = self.ctx.pool.adopt(take(&mut gathered.metadata));
         let begin = Instant::now();
         let mut made = Vec::new();
         let mut builder = self.builder();
@@ -123,20 +124,6 @@ pub(crate) fn not_sending(ctx: &InputContext) -> InputContext {
     let mut ctx = ctx.clone();
     ctx.end_sending();
     ctx
-}
-
-/// A copy in memory of the budget.
-pub(crate) fn copied(pool: &BufferPool, bytes: &[u8]) -> Bytes {
-    let len = bytes.len();
-    if len == 0 {
-        return Bytes::new();
-    }
-    let mut buffer = match len < pool.buffer_size() {
-        true => pool.take_small(len),
-        false => pool.take_sized(len),
-    };
-    buffer[..len].copy_from_slice(bytes);
-    buffer.freeze_fitting(len)
 }
 
 /// Messages that follow each other, which have these values.
