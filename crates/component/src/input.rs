@@ -52,6 +52,11 @@ pub trait Input: Send {
         false
     }
 
+    /// Whether it works only where there is a data directory.
+    fn needs_data_dir(&self) -> bool {
+        false
+    }
+
     /// What a user should hear when the configuration is checked, such as files that are not there.
     fn notices(&self) -> Vec<String> {
         Vec::new()
@@ -109,6 +114,8 @@ pub struct InputContext {
     pub scope: Arc<str>,
     /// What is remembered across runs; none where nothing is.
     pub registry: Option<Arc<Registry>>,
+    /// The data directory, where there is one.
+    pub data_dir: Option<Arc<Path>>,
     /// Where an input that reads files shows what became of them.
     pub ledger: Arc<Ledger>,
     /// Where warnings go.

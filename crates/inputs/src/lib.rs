@@ -49,6 +49,7 @@ pub use kafka::queue_input;
 /// Every input, by name.
 pub static SPECS: &[Spec] = &[
     beats::SPEC,
+    own::letters::SPEC,
     elasticsearch::SPEC,
     file::SPEC,
     forward::SPEC,

@@ -214,6 +214,7 @@ fn a_steady_flow_allocates_nothing_for_an_event() {
             diagnostics: Diagnostics::silent(),
             scope: "test/input".into(),
             registry: None,
+            data_dir: None,
             ledger: Arc::default(),
             written: Arc::default(),
             own: Default::default(),

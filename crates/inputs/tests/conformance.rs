@@ -6,11 +6,15 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use batch::{BatchBuilder, Encoding, HostInfo, Reentry, Span, Stream};
 use component::own::LogEntry;
+use component::{Diagnostics, Phases};
 use parking_lot::Mutex;
+use queue::letters::{self, Dead, DeadLetters, Draft, LetterSettings};
 use testkit::conformance::input::{InputCase, check};
 use testkit::lumberjack;
 use testkit::nats_server::{NatsServer, PublishReply};
@@ -98,7 +102,58 @@ fn redis(port: u16) -> Arc<RedisServer> {
     SERVERS.lock().entry(port).or_insert_with(start).clone()
 }
 
+/// Dead letters of a pipeline that does not run.
+fn dead_letters(data_dir: &Path, events: usize) {
+    let host = Arc::new(HostInfo { name: "h".into() });
+    let mut builder = BatchBuilder::new(Encoding::Json, &host, 0, false);
+    builder.stream(&Arc::new(Stream::file(7, "/log")));
+    for event in 0..events as u64 {
+        let text = format!("{{\"n\":{event}}}");
+        let span = Span {
+            buffer: 0,
+            start: 0,
+            len: text.len() as u32,
+        };
+        let buffer = builder.buffer(text.into());
+        builder.push(Span { buffer, ..span }, event, event + 1);
+    }
+    let dead = |row: usize| Dead {
+        row,
+        reason: "refused".into(),
+        tag: None,
+    };
+    let draft = Draft {
+        batch: Arc::new(builder.finish()),
+        original: None,
+        at: Arc::new(Reentry::Output { name: "es".into() }),
+        sequence: 0,
+        rows: (0..events).map(dead).collect(),
+    };
+    let letters = DeadLetters::open(letters::Options {
+        folder: letters::folder(data_dir, "other"),
+        pipeline: "other".into(),
+        settings: LetterSettings::default(),
+        phases: Phases::default(),
+        give_up_after: None,
+        diagnostics: Diagnostics::silent(),
+    });
+    let letters = letters.expect("a store");
+    let (sender, written) = std::sync::mpsc::channel();
+    letters.put(draft, Box::new(move |result| drop(sender.send(result))));
+    let written = written.recv().expect("an answer");
+    assert_eq!(written, Ok(events as u64));
+    letters.close();
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    runtime.block_on(letters.ended());
+}
+
 static CASES: &[InputCase] = &[
+    InputCase {
+        name: "dead_letters",
+        settings: |_| "{}".to_owned(),
+        feed: |place, events| dead_letters(&place.path("data"), events),
+        reads: true,
+    },
     InputCase {
         name: "elasticsearch",
         settings: |place| format!("address: {}", place.port),

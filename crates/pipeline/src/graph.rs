@@ -388,18 +388,25 @@ impl Builder<'_> {
         let component =
             build(&own, &self.context(None)).map_err(|error| beside_common(error, spec, &own))?;
         self.claim(component.exclusive(), node)?;
+        if component.needs_data_dir() {
+            self.check_data_dir(node)?;
+        }
         Ok(InputNode { name, component })
     }
 
     /// Refuses a policy that needs a data directory where there is none.
     fn check_failure_policy(&self, policy: OnFailure, settings: &Node) -> Result<(), ConfigError> {
-        let needs_folder = policy == OnFailure::DeadLetter && self.effects == Effects::All;
-        if !needs_folder || self.data_dir.is_some() {
+        match policy {
+            OnFailure::DeadLetter => self.check_data_dir(settings.nearest("on_failure")),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_data_dir(&self, place: &Node) -> Result<(), ConfigError> {
+        if self.effects != Effects::All || self.data_dir.is_some() {
             return Ok(());
         }
-        let error = settings
-            .nearest("on_failure")
-            .error("dead letters need a directory, and `data_dir` is not set");
+        let error = place.error("dead letters need a directory, and `data_dir` is not set");
         Err(error.note("set `data_dir` at the top of the configuration, or use --data-dir DIR"))
     }
 

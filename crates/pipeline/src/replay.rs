@@ -178,7 +178,7 @@ impl Replayer {
     /// Carries out those requests that there are; whether there were any.
     async fn look(self: &Arc<Self>, purges: bool) -> bool {
         let store = self.letters.folder();
-        let is_purge = |request: &Request| request.action == Action::Purge;
+        let is_purge = |request: &Request| request.action.removes();
         let mut left = request::left(store).unwrap_or_default();
         left.retain(|(_, request)| request.as_ref().is_ok_and(is_purge) == purges);
         let has_any = !left.is_empty();
@@ -225,7 +225,7 @@ impl Replayer {
             seen: 0,
         };
         match request.action {
-            Action::Purge => replay.purge(),
+            Action::Purge | Action::HandedOn => replay.purge(),
             Action::Replay | Action::ReplayFromStart => replay.run(),
         }
         let Replay {
@@ -234,6 +234,9 @@ impl Replayer {
             ..
         } = replay;
         outcome.is_done = !is_left;
+        if request.action == Action::HandedOn {
+            return self.handed_on(id, outcome.problem);
+        }
         // Where there is no room for the result, whoever waits for it is told that.
         let told = request::report(store, id, &outcome);
         let finished = match is_left {
@@ -246,13 +249,27 @@ impl Replayer {
                 store.display()
             ));
         }
+        self.check_finished(finished);
+        self.diagnostics.info(&text(request.action, &outcome));
+    }
+
+    /// Ends a request for which nobody waits.
+    fn handed_on(&self, id: &str, problem: Option<String>) {
+        if let Some(problem) = problem {
+            self.diagnostics.warn(&format!(
+                "dead letters that another pipeline has delivered cannot be removed, and the next start will deliver them again: {problem}"
+            ));
+        }
+        self.check_finished(request::finish(self.letters.folder(), id));
+    }
+
+    fn check_finished(&self, finished: io::Result<()>) {
         if let Err(error) = finished {
             self.diagnostics.warn(&format!(
                 "a dead letter request in {} cannot be removed: {error}",
-                store.display()
+                self.letters.folder().display()
             ));
         }
-        self.diagnostics.info(&text(request.action, &outcome));
     }
 }
 
@@ -274,7 +291,9 @@ fn text(action: Action, outcome: &Outcome) -> String {
             grouped(*delivered),
             grouped(*again)
         ),
-        Action::Purge => format!("dead letters purged: {}{problem}", grouped(*purged)),
+        Action::Purge | Action::HandedOn => {
+            format!("dead letters purged: {}{problem}", grouped(*purged))
+        }
     }
 }
 

@@ -230,6 +230,8 @@ impl Running {
         self.replaying = Replaying::start(&self.job.parts, &self.name, once);
         let waiting = &mut self.waiting;
         let options = &waiting.options;
+        let registry = options.registry.as_ref();
+        let data_dir = registry.map(|registry| Arc::from(registry.directory()));
         for node in std::mem::take(&mut waiting.inputs) {
             let tap: Arc<TapPoint> = Arc::default();
             let inlet = Inlet {
@@ -254,6 +256,7 @@ impl Running {
                     .for_component(Role::Input, &node.name),
                 scope: format!("{}/{}", self.name, node.name).into(),
                 registry: options.registry.clone(),
+                data_dir: data_dir.clone(),
                 ledger: Arc::default(),
                 written: waiting.written.clone(),
                 own: options.own.clone(),

@@ -20,6 +20,7 @@ pub(crate) fn context(
         progress: Arc::default(),
         scope: "p/i".into(),
         registry: None,
+        data_dir: None,
         ledger: Arc::default(),
         diagnostics,
         written: Arc::default(),

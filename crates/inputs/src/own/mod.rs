@@ -1,8 +1,9 @@
-//! What Millpond tells of itself as events: `metrics` and `internal_log`.
+//! What Millpond tells of itself as events: `metrics` and `internal_log`; and the events that it could not deliver: `dead_letters`.
 //!
-//! The numbers and messages come from [`component::Own`]. Nothing is remembered across runs, and events that were made and not delivered
+//! Numbers and messages come from [`component::Own`]. Of these, nothing is remembered across runs, and events that were made and not delivered
 //! when the process is killed are lost, unless the pipeline has a disk queue.
 
+pub(crate) mod letters;
 pub(crate) mod log;
 pub(crate) mod metrics;
 

@@ -219,6 +219,7 @@ impl Bench {
             }),
             scope: "test/input".into(),
             registry: None,
+            data_dir: None,
             ledger: Arc::default(),
             written: Arc::default(),
             own: Default::default(),

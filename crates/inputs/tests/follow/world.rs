@@ -234,6 +234,7 @@ impl World {
             }),
             scope: "test/input".into(),
             registry: Some(Arc::new(registry)),
+            data_dir: None,
             ledger: Arc::clone(&ledger),
             written: Arc::default(),
             own: Default::default(),

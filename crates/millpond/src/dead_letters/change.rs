@@ -3,18 +3,14 @@
 use std::fmt::Write;
 use std::ops::ControlFlow;
 use std::process::ExitCode;
-use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
-use component::{Diagnostics, Phases, grouped, plural, plural_were};
-use config::Size;
+use component::{Diagnostics, grouped, plural, plural_were};
 use queue::QueueError;
 use queue::letters::request::{self, Action, Outcome, Request};
-use queue::letters::{
-    DeadLetters, LetterFolder, LetterSettings, Options, Unreadable, WhenLettersFull,
-};
+use queue::letters::{self, LetterFolder, RemovalError, Unreadable};
 
 use super::{PurgeArgs, ReplayArgs, Selection};
 use crate::console::{print, say};
@@ -303,40 +299,17 @@ pub fn purge(args: &PurgeArgs) -> anyhow::Result<ExitCode> {
 
 /// Removes letters through the process that has the store, or here; how many were there.
 fn remove(store: &LetterFolder, request: &Request) -> anyhow::Result<u64> {
-    let settings = LetterSettings {
-        max_bytes: Size(u64::MAX),
-        max_age: None,
-        when_full: WhenLettersFull::Block,
-    };
-    let options = Options {
-        folder: store.path().to_owned(),
-        pipeline: store.pipeline().into(),
-        settings,
-        phases: Phases::default(),
-        give_up_after: Some(Duration::ZERO),
-        diagnostics: Diagnostics::new(|text| say(&format!("warning: {text}"))),
-    };
-    let letters = match DeadLetters::open(options) {
-        Ok(letters) => letters,
-        Err(QueueError::InUse { .. }) => {
+    let diagnostics = Diagnostics::new(|text| say(&format!("warning: {text}")));
+    match letters::remove(store, request.purge(), diagnostics) {
+        Err(RemovalError::Store(QueueError::InUse { .. })) => {
             let id = ask(store, request)?;
             let outcome = wait_for(store, &id);
             request::forget(store.path(), &id);
-            return match outcome.problem {
+            match outcome.problem {
                 None => Ok(outcome.purged),
                 Some(problem) => Err(anyhow!("{problem}")),
-            };
+            }
         }
-        Err(error) => return Err(error.into()),
-    };
-    let (sender, removed) = mpsc::sync_channel(1);
-    letters.purge(
-        request.purge(),
-        Box::new(move |result| drop(sender.send(result))),
-    );
-    let result = removed
-        .recv()
-        .context("the dead letters cannot be changed")?;
-    letters.close();
-    result.map_err(|reason| anyhow!("{reason}"))
+        removed => Ok(removed?),
+    }
 }

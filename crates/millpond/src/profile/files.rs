@@ -21,7 +21,9 @@ use profiler::store::{Slice, Store, by_host, small};
 use profiler::symbols::Symbols;
 use profiler::top::Group;
 use profiler::{Profile, collapsed, firefox, formats, otlp, pprof};
+use tempfile::TempDir;
 
+use super::archive;
 use crate::console::say;
 use crate::load::host;
 
@@ -47,6 +49,8 @@ pub struct Sources {
     host: Arc<HostInfo>,
     /// Whether damaged files were reported.
     has_warned: AtomicBool,
+    /// What was read of buckets, which is deleted with this.
+    _copies: Vec<TempDir>,
 }
 
 /// A path of a command.
@@ -65,24 +69,34 @@ impl Sources {
     /// # Errors
     /// A directory or standard input cannot be read. There is a range, and a path is no directory, or nothing is of that time.
     pub fn new(paths: &[PathBuf], range: &Range<i64>) -> anyhow::Result<Self> {
-        let file = paths.iter().find(|path| !path.is_dir());
+        let is_store = |path: &Path| path.is_dir() || archive::is_url(path);
+        let file = paths.iter().find(|path| !is_store(path));
         if let (Some(file), false) = (file, *range == ALWAYS) {
             let file = file.display();
             bail!("a range of time is for stores, and {file} is not a directory");
         }
         let mut symbols = names();
+        let mut copies = Vec::new();
         let sources = paths.iter().map(|path| match path {
             path if path.is_dir() => slices(path, range).map(Source::Store),
+            path if archive::is_url(path) => {
+                let copy = archive::fetched(path, range)?;
+                let found = slices_in(copy.path(), path, range).map(Source::Store);
+                copies.push(copy);
+                found
+            }
             path if path == STANDARD => read_with(path, &mut symbols)
                 .map(Box::new)
                 .map(Source::Input),
             path => Ok(Source::File(path.clone())),
         });
+        let sources = sources.collect::<anyhow::Result<_>>()?;
         Ok(Self {
-            sources: sources.collect::<anyhow::Result<_>>()?,
+            sources,
             symbols: Mutex::new(symbols),
             host: host(),
             has_warned: AtomicBool::new(false),
+            _copies: copies,
         })
     }
 
@@ -200,7 +214,12 @@ impl Sources {
 }
 
 fn slices(store: &Path, range: &Range<i64>) -> anyhow::Result<Vec<Slice>> {
-    let shown = store.display();
+    slices_in(store, store, range)
+}
+
+/// The files of a folder, which messages call otherwise.
+fn slices_in(store: &Path, called: &Path, range: &Range<i64>) -> anyhow::Result<Vec<Slice>> {
+    let shown = called.display();
     let slices = Store::at(store).slices(range);
     let slices = slices.with_context(|| format!("cannot read {shown}"))?;
     if slices.is_empty() {

@@ -1,5 +1,6 @@
 //! `millpond profile`: where processor time goes, by function.
 
+mod archive;
 mod chart;
 mod compact;
 mod diff;

@@ -61,7 +61,7 @@ impl ProfileService {
         };
         if let Some(store) = &store {
             // Where others send theirs, the profiles of all hosts are looked after.
-            let upkeep = Upkeep::new(store.clone(), settings, None);
+            let upkeep = Upkeep::new(store.clone(), settings, None)?;
             service.receiving = Receiving::start(profiling, store, upkeep, diagnostics)?;
         }
         if let (true, Some(store)) = (settings.enabled, store) {
@@ -81,7 +81,7 @@ impl ProfileService {
         let has_upkeep = settings.receive.is_none();
         let upkeep = || Upkeep::new(store.clone(), settings, Some(host));
         let mut keeper = Keeper {
-            upkeep: has_upkeep.then(upkeep),
+            upkeep: has_upkeep.then(upkeep).transpose()?,
             sending: Sending::start(profiling, &store, host, &self.ending, diagnostics)?,
             store,
             ending: self.ending.clone(),

@@ -9,6 +9,7 @@ use net::{Address, Auth, ClientSettings, ClientTls, Secret, ServerTls};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::archive::ArchiveSettings;
 use super::tariff::TariffSettings;
 
 /// The name of the profiler's settings at the top of a configuration.
@@ -45,6 +46,10 @@ pub struct ProfileSettings {
     pub max_age: Period,
     /// What cores cost, which `millpond profile --rates` reads.
     pub rates: TariffSettings,
+    /// A bucket that gets a copy of the stored profiles. Default: none.
+    #[serde(skip_serializing, deserialize_with = "read_apart")]
+    #[schemars(schema_with = "super::archive::schema")]
+    pub archive: Option<ArchiveSettings>,
     /// The server that profiles are sent to as OTLP, beside being stored. Default: none.
     #[serde(skip_serializing)]
     pub send: Option<SendSettings>,
@@ -64,10 +69,18 @@ impl Default for ProfileSettings {
             max_bytes: Size(1 << 30),
             max_age: Period::from_secs(30 * 24 * 3600),
             rates: TariffSettings::default(),
+            archive: None,
             send: None,
             receive: None,
         }
     }
+}
+
+/// The settings of a bucket are divided: [`ArchiveSettings::of`].
+fn read_apart<'de, D: serde::Deserializer<'de>>(
+    settings: D,
+) -> Result<Option<ArchiveSettings>, D::Error> {
+    serde::de::IgnoredAny::deserialize(settings).map(|_| None)
 }
 
 /// How OTLP is sent.
@@ -178,8 +191,11 @@ impl Profiling {
                 node: root.clone(),
             });
         };
+        let mut settings: ProfileSettings = node.deserialize()?;
+        let archive = node.get("archive").map(ArchiveSettings::of).transpose()?;
+        settings.archive = archive;
         let profiling = Self {
-            settings: node.deserialize()?,
+            settings,
             node: node.clone(),
         };
         profiling.check()?;
@@ -242,6 +258,7 @@ impl Profiling {
             (settings.enabled && settings.host, "host"),
             (settings.enabled && settings.send.is_some(), "send"),
             (settings.receive.is_some(), "receive"),
+            (settings.archive.is_some(), "archive"),
         ];
         match (&store, needs_it.iter().find(|(needs, _)| *needs)) {
             (None, Some((_, setting))) => {

@@ -1,12 +1,14 @@
-//! Looks after a store: old profiles are deleted, and minutes joined to hours and days by a process of its own.
+//! Looks after a store: old profiles are deleted, minutes joined to hours and days by a process of its own, and days copied to an archive.
 
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context;
 use component::{Diagnostics, Limit};
+use config::ConfigError;
 use profiler::store::Store;
 
+use super::archive::Archiving;
 use super::naming::own_program;
 use super::settings::ProfileSettings;
 
@@ -22,22 +24,35 @@ pub struct Upkeep {
     max_age: Duration,
     last: Option<Instant>,
     compacting: Option<Child>,
+    archiving: Option<Archiving>,
 }
 
 impl Upkeep {
-    pub fn new(store: Store, settings: &ProfileSettings, host: Option<&str>) -> Self {
-        Self {
+    /// Makes ready.
+    ///
+    /// # Errors
+    /// A setting of `archive` cannot be used, with its place.
+    pub fn new(
+        store: Store,
+        settings: &ProfileSettings,
+        host: Option<&str>,
+    ) -> Result<Self, ConfigError> {
+        let archive = settings.archive.as_ref();
+        let archiving = archive.map(|archive| Archiving::new(archive, &store, host));
+        Ok(Self {
+            archiving: archiving.transpose()?,
             store,
             host: host.map(str::to_owned),
             max_bytes: settings.max_bytes.0,
             max_age: settings.max_age.0,
             last: None,
             compacting: None,
-        }
+        })
     }
 
     /// Does what there is to do, if it is time.
     pub fn look(&mut self, diagnostics: &Diagnostics) {
+        self.check_compaction(diagnostics);
         if self.last.is_some_and(|last| last.elapsed() < UPKEEP_EVERY) {
             return;
         }
@@ -49,25 +64,44 @@ impl Upkeep {
                 format!("old profiles in {folder} cannot be deleted: {error}")
             });
         }
-        if let Err(error) = self.compact(diagnostics) {
+        if let Err(error) = self.compact() {
             diagnostics.warn_limited(Limit::events("profile_compact"), || {
                 format!("profiles are not joined to hours: {error:#}")
             });
         }
     }
 
-    /// Starts the process that joins profiles, unless the last one is still at work.
-    fn compact(&mut self, diagnostics: &Diagnostics) -> anyhow::Result<()> {
-        if let Some(child) = &mut self.compacting {
-            let Some(status) = child.try_wait()? else {
-                return Ok(());
-            };
-            self.compacting = None;
-            if !status.success() {
-                diagnostics.warn_limited(Limit::events("profile_compact"), || {
-                    format!("profiles were not joined to hours: `millpond profile compact` ended with {status}")
-                });
+    /// Whether the process that joins profiles has ended; after it, the archive gets what will not be joined any more.
+    fn check_compaction(&mut self, diagnostics: &Diagnostics) {
+        let ended = match &mut self.compacting {
+            Some(child) => child.try_wait(),
+            None => return,
+        };
+        let problem = match ended {
+            Ok(None) => return,
+            Ok(Some(status)) if status.success() => {
+                if let Some(archiving) = &mut self.archiving {
+                    archiving.begin(diagnostics);
+                }
+                None
             }
+            Ok(Some(status)) => Some(format!("it ended with {status}")),
+            Err(error) => Some(error.to_string()),
+        };
+        self.compacting = None;
+        if let Some(problem) = problem {
+            diagnostics.warn_limited(Limit::events("profile_compact"), || {
+                format!(
+                    "profiles were not joined to hours by `millpond profile compact`: {problem}"
+                )
+            });
+        }
+    }
+
+    /// Starts the process that joins profiles, unless the last one is still at work.
+    fn compact(&mut self) -> anyhow::Result<()> {
+        if self.compacting.is_some() {
+            return Ok(());
         }
         let mut command = Command::new(own_program());
         command

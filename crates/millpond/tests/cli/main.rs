@@ -20,6 +20,7 @@ mod codecs;
 mod commands;
 mod configuration;
 mod dead_letters;
+mod dead_letters_input;
 mod dead_letters_killed;
 mod dead_letters_replay;
 mod elasticsearch_input;

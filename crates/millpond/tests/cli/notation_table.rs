@@ -366,8 +366,8 @@ fn both_forms_of_every_row_give_the_same() {
             (_, "kafka") if !cfg!(feature = "kafka") => continue,
             (
                 "inputs",
-                "internal_log" | "journald" | "kafka" | "loki" | "metrics" | "nats"
-                | "object_store" | "otlp" | "redis" | "splunk_hec",
+                "dead_letters" | "internal_log" | "journald" | "kafka" | "loki" | "metrics"
+                | "nats" | "object_store" | "otlp" | "redis" | "splunk_hec",
             ) => printed,
             (
                 "outputs",

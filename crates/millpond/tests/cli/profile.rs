@@ -7,6 +7,7 @@ use profiler::Profile;
 use profiler::profile::{Frame, Weight, Window};
 use rustix::process::Signal;
 use serde_json::Value;
+use testkit::s3::{self, S3};
 
 use crate::program::{Folder, command, ended, millpond};
 use crate::running::{Busy, Service, cpu_time};
@@ -187,6 +188,45 @@ fn store_of_two(folder: &Folder) -> String {
         millpond(&["profile", "symbolize", &file, "-o", &slice]).expect(0);
     }
     store
+}
+
+#[test]
+fn a_bucket_is_read_as_a_store() {
+    let folder = Folder::new();
+    let store = store_of_two(&folder);
+    let s3 = S3::new("lake");
+    let server = s3.failing(1000);
+    for host in ["one", "two"] {
+        let name = format!("{host}/20261124T131500.000Z+60s.pb.gz");
+        let content = fs::read(format!("{store}/{name}")).expect("a profile");
+        s3.put(&format!("logs/{name}"), content);
+    }
+    s3.put(
+        "logs/one/20261125T131500.000Z+60s.pb.gz",
+        "not of that time",
+    );
+    let top = |words: &[&str]| {
+        let words = [&["profile", "top", "--json", "--by", "process"], words].concat();
+        let mut command = command(&words);
+        command
+            .env("AWS_ENDPOINT_URL", server.url())
+            .env("AWS_ACCESS_KEY_ID", s3::ACCESS_KEY)
+            .env("AWS_SECRET_ACCESS_KEY", s3::SECRET_KEY);
+        ended(command.output().expect("it runs"))
+    };
+    let of_folder = top(&[&store]).expect(0).out;
+    assert_eq!(of_folder.lines().count(), 2, "{of_folder}");
+    let range = ["--until", "2026-11-24T14:00"];
+    let of_bucket = top(&[&["s3://lake/logs"][..], &range].concat()).expect(0);
+    assert_eq!(of_bucket.out, of_folder);
+    for (url, said) in [
+        ("s3://lake/none", "s3://lake/none holds no profiles"),
+        ("s3://other/logs", "The specified bucket does not exist"),
+        ("ftp://lake", "not the scheme of a known store"),
+    ] {
+        let ended = top(&[url]).expect(2);
+        assert!(ended.err.contains(said), "{}", ended.err);
+    }
 }
 
 #[test]

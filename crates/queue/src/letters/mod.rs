@@ -45,6 +45,7 @@
 mod keeper;
 mod keys;
 mod read;
+mod removal;
 mod removed;
 pub mod request;
 mod rows;
@@ -66,6 +67,7 @@ use serde::{Deserialize, Serialize};
 pub use keeper::{DeadLetters, Done, Options};
 pub use keys::KEYS_MAX;
 pub use read::{Letter, LetterFolder, OriginalError, Page, Unreadable};
+pub use removal::{RemovalError, remove};
 
 use crate::cursor;
 

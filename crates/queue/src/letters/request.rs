@@ -43,6 +43,15 @@ pub enum Action {
     ReplayFromStart,
     /// They are removed.
     Purge,
+    /// They are removed because another pipeline has delivered them, of which nothing is said.
+    HandedOn,
+}
+
+impl Action {
+    /// Whether letters are removed, whatever becomes of them.
+    pub fn removes(self) -> bool {
+        matches!(self, Self::Purge | Self::HandedOn)
+    }
 }
 
 /// What became of a request.

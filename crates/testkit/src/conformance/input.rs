@@ -176,6 +176,7 @@ fn run(
         diagnostics: Diagnostics::silent(),
         scope: "test/input".into(),
         registry: None,
+        data_dir: Some(place.path("data").into()),
         ledger: Arc::default(),
         written: Arc::default(),
         own: place.own.clone(),
