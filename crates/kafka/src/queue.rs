@@ -2,7 +2,8 @@
 
 use config::{ConfigError, Node, Size};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::is_topic;
 use crate::settings::{BrokerSettings, RecordCompression};
@@ -20,7 +21,8 @@ pub struct KafkaQueueSettings {
     /// name. Default: the name of the topic.
     pub group: Option<String>,
     /// What this machine does: `receive`: its inputs read, and put events into the topic; `process`: it takes events from the topic, processes
-    /// them and writes them to the outputs.
+    /// them and writes them to the outputs. Both may also be written as a text, `receive,process`, such as that of a variable.
+    #[serde(deserialize_with = "roles")]
     pub roles: Vec<QueueRole>,
     /// Whether all outputs share one position in the topic. Each batch is then processed once, and the slowest output sets the pace of all. Otherwise each output has a
     /// position, and each batch is processed once for each output.
@@ -46,6 +48,19 @@ pub enum QueueRole {
     Receive,
     /// It takes events from the queue and processes them.
     Process,
+}
+
+/// A list, of which each text may name several roles.
+fn roles<'de, D: Deserializer<'de>>(settings: D) -> Result<Vec<QueueRole>, D::Error> {
+    let texts = Vec::<String>::deserialize(settings)?;
+    let names = texts.iter().flat_map(|text| text.split(','));
+    let names = names.map(str::trim).filter(|name| !name.is_empty());
+    let role = |name: &str| match name {
+        "receive" => Ok(QueueRole::Receive),
+        "process" => Ok(QueueRole::Process),
+        _ => Err(D::Error::unknown_variant(name, &["receive", "process"])),
+    };
+    names.map(role).collect()
 }
 
 impl Default for KafkaQueueSettings {
@@ -196,6 +211,8 @@ mod tests {
         assert_eq!(queue.topic("a b").expect("a name"), "t");
         assert_eq!(queue.group("a b", Some("es")).expect("a name"), "g.es");
         assert!(queue.has(QueueRole::Process) && !queue.has(QueueRole::Receive));
+        let queue = read("{brokers: a, roles: 'receive, process'}").expect("settings");
+        assert!(queue.has(QueueRole::Process) && queue.has(QueueRole::Receive));
     }
 
     #[test]
@@ -204,6 +221,8 @@ mod tests {
             ("{}", "`brokers` is missing"),
             ("{brokers: a, roles: []}", "needs a role"),
             ("{brokers: a, roles: [send]}", "send"),
+            ("{brokers: a, roles: ''}", "needs a role"),
+            ("{brokers: a, roles: 'receive,send'}", "send"),
             ("{brokers: a, topic: 'a b'}", "cannot be the name"),
             ("{brokers: a, group: ''}", "name of a group"),
             ("{brokers: a, max_record_bytes: 1KiB}", "at least 16KiB"),

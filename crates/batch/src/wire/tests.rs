@@ -136,7 +136,7 @@ fn another_version_is_told_from_damage() {
         })
     );
     bytes[0] = 0;
-    for bytes in [&bytes[..], &[1], &[]] {
+    for bytes in [&bytes[..], &[1], &[], b"hello, no batch", b"{}"] {
         assert!(matches!(thaw(bytes), Err(WireError::Damaged(_))));
     }
 }

@@ -27,7 +27,8 @@ pub(super) fn thaw(bytes: &Bytes) -> Result<Batch> {
     let version = match u8::try_from(version) {
         Ok(0) => return damaged("it has no version"),
         Ok(known @ 1..=VERSION_MAX) => known,
-        _ => return Err(WireError::Newer { version }),
+        Err(_) => return damaged("it is no batch"),
+        Ok(_) => return Err(WireError::Newer { version }),
     };
     let flags = preface.u16()?;
     let head_len = preface.u32()? as usize;

@@ -144,6 +144,9 @@ struct Progress {
     /// Whether there are letters that were too young.
     has_young: bool,
     sent: VecDeque<Sent>,
+    /// Letters that are delivered and not removed yet, and their originals.
+    delivered: Vec<u64>,
+    originals: Vec<u64>,
 }
 
 /// Letters on their way.
@@ -163,6 +166,8 @@ impl Progress {
             seen: Vec::new(),
             has_young: false,
             sent: VecDeque::new(),
+            delivered: Vec::new(),
+            originals: Vec::new(),
         }
     }
 }
@@ -186,7 +191,6 @@ impl Taking<'_> {
                 }
                 Err(error) => self.warn(&self.data_dir, &error.to_string()),
             }
-            self.settle(false);
             if self.finite {
                 break;
             }
@@ -199,7 +203,12 @@ impl Taking<'_> {
         let pipeline = folder.pipeline();
         let (own, _) = self.ctx.scope.split_once('/').unwrap_or(("", ""));
         let named = self.config.pipelines.as_ref();
-        named.is_none_or(|named| named.contains(pipeline))
+        // A pipeline with a queue in Kafka runs as several: `web.es` is a part of `web`.
+        let is_named = |named: &BTreeSet<String>| {
+            let mut parts = pipeline.match_indices('.').map(|(end, _)| &pipeline[..end]);
+            named.contains(pipeline) || parts.any(|part| named.contains(part))
+        };
+        named.is_none_or(is_named)
             && !self.ctx.own.log().downstream(own).contains(pipeline)
             && (self.finite || folder.holder().is_some())
     }
@@ -235,6 +244,7 @@ impl Taking<'_> {
                 self.warn(&path, &error.to_string());
             }
         }
+        self.settle(&mut progress, false);
         self.stores.insert(path, progress);
         result
     }
@@ -269,6 +279,7 @@ impl Taking<'_> {
             };
             progress.sent.push_back(sent);
             progress.next = page.number(*last) + 1;
+            self.settle(progress, false);
         }
         Ok(match progress.has_young || self.ctx.stop.is_stopped() {
             true => ControlFlow::Break(()),
@@ -277,55 +288,74 @@ impl Taking<'_> {
     }
 
     /// Has those removed that are delivered; with `wait`, those that will be as well.
-    fn settle(&mut self, wait: bool) {
-        for (path, progress) in &mut self.stores {
-            let (mut letters, mut originals) = (Vec::new(), Vec::new());
-            while let Some(mut sent) = progress.sent.pop_front() {
-                let delivered = match wait {
-                    true => Some(Handle::current().block_on(sent.receipt.delivered())),
-                    false => match sent.receipt.try_delivered() {
-                        None => {
-                            progress.sent.push_front(sent);
-                            break;
-                        }
-                        known => known,
-                    },
-                };
-                if matches!(delivered, Some(Ok(_))) {
-                    letters.append(&mut sent.letters);
-                    originals.append(&mut sent.originals);
-                }
-            }
-            if letters.is_empty() {
-                continue;
-            }
-            let request = Request {
-                action: Action::HandedOn,
-                numbers: ranges(letters),
-                others: ranges(originals),
-                cleared: None,
+    fn settle(&self, progress: &mut Progress, wait: bool) {
+        while let Some(mut sent) = progress.sent.pop_front() {
+            let delivered = match wait {
+                true => Some(Handle::current().block_on(sent.receipt.delivered())),
+                false => match sent.receipt.try_delivered() {
+                    None => {
+                        progress.sent.push_front(sent);
+                        break;
+                    }
+                    known => known,
+                },
             };
-            let diagnostics = self.ctx.diagnostics.clone();
-            let removed = match self.finite {
-                true => queue::letters::remove(&progress.folder, request.purge(), diagnostics)
+            if matches!(delivered, Some(Ok(_))) {
+                progress.delivered.append(&mut sent.letters);
+                progress.originals.append(&mut sent.originals);
+            }
+        }
+        let few = if wait { 0 } else { self.removed_together() };
+        if progress.delivered.len() <= few {
+            return;
+        }
+        let request = Request {
+            action: Action::HandedOn,
+            numbers: ranges(&progress.delivered),
+            others: ranges(&progress.originals),
+            cleared: None,
+        };
+        let folder = &progress.folder;
+        let removed = match self.finite {
+            true => {
+                let diagnostics = self.ctx.diagnostics.clone();
+                queue::letters::remove(folder, request.purge(), diagnostics)
                     .map(drop)
-                    .map_err(|error| error.to_string()),
-                false => (request.leave(path).map(drop)).map_err(|error| error.to_string()),
-            };
-            if let Err(error) = removed {
-                let text = format!(
-                    "dead letters in {} that are delivered cannot be removed, and the next start will deliver them again: {error}",
-                    path.display()
-                );
-                self.ctx
-                    .diagnostics
-                    .warn_limited(Limit::events("unremoved"), || text);
+                    .map_err(|error| error.to_string())
             }
+            false => (request.leave(folder.path()).map(drop)).map_err(|error| error.to_string()),
+        };
+        match removed {
+            Ok(()) => {
+                progress.delivered.clear();
+                progress.originals.clear();
+            }
+            // It is tried again, with what is delivered until then.
+            Err(error) => self
+                .ctx
+                .diagnostics
+                .warn_limited(Limit::events("unremoved"), || {
+                    format!(
+                        "dead letters in {} that are delivered cannot be removed: {error}",
+                        folder.path().display()
+                    )
+                }),
+        }
+    }
+
+    /// More than so many are removed before all are delivered: a store is opened for it where no pipeline has it open.
+    fn removed_together(&self) -> usize {
+        match self.finite {
+            true => 50_000,
+            false => 0,
         }
     }
 
     fn end(mut self) {
-        self.settle(true);
+        let mut stores = std::mem::take(&mut self.stores);
+        for progress in stores.values_mut() {
+            self.settle(progress, true);
+        }
     }
 
     fn warn(&self, path: &Path, reason: &str) {
@@ -396,7 +426,8 @@ fn handed_on(picked: &Batch, letters: &[Letter]) -> Batch {
 }
 
 /// Numbers as ranges, ascending: begin and end.
-fn ranges(mut numbers: Vec<u64>) -> Vec<(u64, u64)> {
+fn ranges(numbers: &[u64]) -> Vec<(u64, u64)> {
+    let mut numbers = numbers.to_vec();
     numbers.sort_unstable();
     let mut ranges: Vec<(u64, u64)> = Vec::new();
     for number in numbers {

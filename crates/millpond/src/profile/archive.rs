@@ -6,6 +6,7 @@
 
 use std::collections::HashSet;
 use std::fs;
+use std::io;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -153,18 +154,28 @@ impl Archive {
         let listed = self.list().await?.into_iter();
         self.known
             .extend(listed.map(|(key, bytes, ..)| (key.to_string(), bytes)));
+        let mut unread = None;
         for (key, slice) in missing {
             let known = (key, slice.bytes);
             if self.known.contains(&known) {
                 continue;
             }
-            let bytes = fs::read(&slice.path)
-                .with_context(|| format!("cannot read {}", slice.path.display()))?;
+            let bytes = match fs::read(&slice.path) {
+                Ok(bytes) => bytes,
+                // It was deleted meanwhile, because it is old.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => {
+                    unread.get_or_insert_with(|| {
+                        anyhow!("cannot read {}: {error}", slice.path.display())
+                    });
+                    continue;
+                }
+            };
             let put = self.bucket.put(&Key::parse(&known.0)?, bytes.into()).await;
             put.map_err(|error| self.failed(&error, "writing"))?;
             self.known.insert(known);
         }
-        Ok(())
+        unread.map_or(Ok(()), Err)
     }
 
     fn key(&self, slice: &Slice) -> Option<String> {

@@ -61,6 +61,20 @@ fn machines_share_the_work_and_lose_nothing_when_they_are_killed() {
         return;
     };
     let folder = Folder::new();
+    // Several records together are larger than a request may be.
+    let topic = ["--create", "--topic", "millpond.app", "--partitions", "4"];
+    let limit = ["--config", "max.message.bytes=20000"];
+    broker.command(
+        "org.apache.kafka.tools.TopicCommand",
+        &[&topic[..], &limit].concat(),
+    );
+    // What other programs put there is left out.
+    let foreign = folder.write("foreign.log", "hello\n{}\n");
+    let send = format!(
+        "file {foreign} | kafka {} topic=millpond.app",
+        broker.address()
+    );
+    millpond(&["run", &send]).expect(0);
     let mut expected = BTreeSet::new();
     let mut write = |name: &str, numbers: std::ops::Range<usize>| {
         let lines = numbered(name, numbers);

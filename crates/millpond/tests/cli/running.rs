@@ -278,6 +278,10 @@ impl Service {
 
     /// Ends it with SIGTERM, which takes a moment; its exit code, and what it said.
     pub fn end(mut self) -> (Option<i32>, String) {
+        // Before it handles the signal it would simply end.
+        if self.child().try_wait().expect("a child").is_none() {
+            self.until_it_handles(Signal::TERM);
+        }
         let begin = Instant::now();
         kill_process(Pid::from_child(self.child()), Signal::TERM).expect("it runs");
         let mut code = None;

@@ -32,6 +32,11 @@ pub const OWNERS: &[OptionOwner] = &[
     ("enable.gapless.guarantee", ""),
 ];
 
+/// How many requests an idempotent producer has on their way to a broker. With more, records may be lost without a word: a broker that knows nothing of a
+/// producer yet takes the second request although the first has failed, and librdkafka takes that for an answer to both
+/// (<https://github.com/confluentinc/confluent-kafka-go/issues/921>).
+pub const ONE_REQUEST: &str = "1";
+
 /// What producers are made of.
 pub struct ProducerParts {
     settings: BrokerSettings,
@@ -63,6 +68,9 @@ impl ProducerParts {
             ("queue.buffering.max.messages", "0"),
             ("queue.buffering.max.kbytes", "2147483647"),
         ];
+        let in_flight = ("max.in.flight.requests.per.connection", ONE_REQUEST);
+        let mut own = own.to_vec();
+        own.extend(settings.is_idempotent.then_some(in_flight));
         Ok(Self {
             config: client_config(&settings.brokers, node, &own, OWNERS)?,
             settings: settings.brokers.clone(),

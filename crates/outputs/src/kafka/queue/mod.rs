@@ -35,7 +35,10 @@ use parking_lot::Mutex;
 
 use self::flying::{FailedRecord, Flying};
 use super::polled::{DeliveryReports, PolledProducer};
-use super::producers::OWNERS;
+use super::producers::{ONE_REQUEST, OWNERS};
+
+/// How much the records of a request for a partition have together at most, unless the options or the topic say something else.
+const REQUEST_BYTES: usize = 1_000_000;
 
 /// How long brokers that are known to be away are waited for before that is reported.
 const GRACE: Duration = Duration::from_secs(1);
@@ -48,6 +51,7 @@ pub fn queue_output(queue: &KafkaQueue, pipeline: &str) -> Result<Arc<dyn Writer
     let own = [
         ("acks", "all"),
         ("enable.idempotence", "true"),
+        ("max.in.flight.requests.per.connection", ONE_REQUEST),
         ("compression.codec", queue.own.compression.name()),
         ("message.timeout.ms", "0"),
         // Brokers decide.
@@ -59,10 +63,12 @@ pub fn queue_output(queue: &KafkaQueue, pipeline: &str) -> Result<Arc<dyn Writer
     Ok(Arc::new(QueueOutput {
         topic: queue.topic(pipeline)?,
         record_max: AtomicUsize::new(queue.own.max_record_bytes.bytes()),
+        request_max: AtomicUsize::new(usize::MAX),
         flying: Arc::default(),
         state: Arc::default(),
         config,
         client: Mutex::default(),
+        retired: Mutex::default(),
         queue: queue.clone(),
     }))
 }
@@ -75,21 +81,36 @@ struct QueueOutput {
     config: ClientConfig,
     /// The largest record that the topic takes.
     record_max: AtomicUsize,
+    /// How much the records of a request for a partition may have together. A single one may have more.
+    request_max: AtomicUsize,
     flying: Arc<Flying>,
     state: Arc<LinkState>,
     client: Mutex<Option<Arc<QueueClient>>>,
+    /// A client that gets no more records, and reports on those that it has.
+    retired: Mutex<Option<Arc<QueueClient>>>,
 }
 
 impl QueueOutput {
     fn make(&self) -> Result<QueueClient, ConfigError> {
         let (brokers, node) = (&self.queue.brokers, &self.queue.node);
-        PolledProducer::new(
-            brokers,
-            node,
-            self.config.clone(),
-            &self.state,
-            &self.flying,
-        )
+        let mut config = self.config.clone();
+        // The topic's limit is for all records of a request together.
+        let set = config.get("batch.size").and_then(|set| set.parse().ok());
+        let max = self.request_max.load(Ordering::Relaxed);
+        config.set(
+            "batch.size",
+            max.min(set.unwrap_or(REQUEST_BYTES)).to_string(),
+        );
+        PolledProducer::new(brokers, node, config, &self.state, &self.flying)
+    }
+
+    /// Has a client made that sends each record in a request of its own, because the topic takes less than it did; whether there is none yet.
+    fn send_alone(&self) -> bool {
+        if self.request_max.swap(1, Ordering::Relaxed) == 1 {
+            return false;
+        }
+        *self.retired.lock() = self.client.lock().take();
+        true
     }
 
     /// The client that sends. One that cannot go on is replaced, and reports on what it had.
@@ -130,8 +151,11 @@ impl QueueOutput {
     }
 
     fn send_one_again(&self, record: &FailedRecord) -> Result<(), WriteError> {
+        let is_too_large = record.code == RDKafkaErrorCode::MessageSizeTooLarge;
+        // It may have been too large together with others.
+        let is_alone = is_too_large && !self.send_alone();
         let client = self.client()?;
-        if record.code != RDKafkaErrorCode::MessageSizeTooLarge {
+        if !is_alone {
             self.send(&client, record.sequence, &record.payload);
             return Ok(());
         }
@@ -245,6 +269,10 @@ impl Collector for QueueOutput {
         self.state.works();
         if let Some(max) = settings.record_max {
             self.record_max.fetch_min(max, Ordering::Relaxed);
+            let before = self.request_max.fetch_min(max, Ordering::Relaxed);
+            if max < before.min(REQUEST_BYTES) {
+                *self.retired.lock() = self.client.lock().take();
+            }
         }
         Ok(())
     }
@@ -274,9 +302,14 @@ impl DeliveryReports for Flying {
     fn delivered(&self, state: &LinkState, sequence: usize, result: &DeliveryResult<'_>) {
         let sequence = sequence as u64;
         match result {
-            Ok(message) => {
+            Ok(message) if message.offset() >= 0 => {
                 state.works();
                 self.landed(sequence, message.payload_len());
+            }
+            // librdkafka takes it for stored because a later record was. A record counts as safe only by an answer of its own; a repeat has the same ids.
+            Ok(message) => {
+                let payload = message.payload().unwrap_or_default();
+                self.failed(sequence, RDKafkaErrorCode::Unknown, payload);
             }
             Err((error, message)) => {
                 let code = error.rdkafka_error_code();
