@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use config::{ConfigError, Node, Period, Positive, setting_names};
 use net::{Client, ClientSettings, ClientTls, Secret};
-use object_store::ClientOptions;
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::azure::MicrosoftAzureBuilder;
-use object_store::gcp::GoogleCloudStorageBuilder;
+use object_store::gcp::{GcpCredential, GoogleCloudStorageBuilder};
+use object_store::{ClientOptions, StaticCredentialProvider};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -209,6 +209,12 @@ impl StoreSettings {
             builder = builder
                 .with_base_url(endpoint.trim_end_matches('/'))
                 .with_skip_signature(self.service_account.is_none());
+            if self.service_account.is_none() {
+                // The library would ask the machine for a token all the same when it writes.
+                let bearer = String::new();
+                let nobody = StaticCredentialProvider::new(GcpCredential { bearer });
+                builder = builder.with_credentials(Arc::new(nobody));
+            }
         }
         if let Some(key) = revealed(node, "service_account", self.service_account.as_ref())? {
             builder = builder.with_service_account_key(&*key);
