@@ -138,7 +138,7 @@ fn dead_letters(data_dir: &Path, events: usize) {
         diagnostics: Diagnostics::silent(),
     });
     let letters = letters.expect("a store");
-    let (sender, written) = std::sync::mpsc::channel();
+    let (sender, written) = std::sync::mpsc::sync_channel(1);
     letters.put(draft, Box::new(move |result| drop(sender.send(result))));
     let written = written.recv().expect("an answer");
     assert_eq!(written, Ok(events as u64));
