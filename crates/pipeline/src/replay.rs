@@ -21,7 +21,7 @@ use component::input::Sink;
 use component::thread;
 use component::{Diagnostics, Phase, Phases, Receipt, grouped, plural_were};
 use queue::letters::request::{self, Action, Outcome, Request};
-use queue::letters::{DeadLetters, Done, LetterFolder, Options, OriginalError, Page};
+use queue::letters::{DeadLetters, Done, LetterFolder, Options, OriginalError, Page, ranges};
 use queue::{Inlet, Queue};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -481,18 +481,4 @@ fn removed(begin: impl FnOnce(Done)) -> Result<u64, Arc<str>> {
     begin(Box::new(move |result| drop(sender.send(result))));
     let ended = |_| Err("the thread that writes dead letters has stopped".into());
     removed.recv().unwrap_or_else(ended)
-}
-
-/// Numbers as ranges, ascending.
-fn ranges<'n>(numbers: impl Iterator<Item = &'n u64>) -> Vec<Range<u64>> {
-    let mut sorted: Vec<u64> = numbers.copied().collect();
-    sorted.sort_unstable();
-    let mut ranges: Vec<Range<u64>> = Vec::new();
-    for number in sorted {
-        match ranges.last_mut() {
-            Some(last) if last.end == number => last.end += 1,
-            _ => ranges.push(number..number + 1),
-        }
-    }
-    ranges
 }

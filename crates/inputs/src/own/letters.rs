@@ -20,7 +20,7 @@ use component::{
 };
 use config::{ConfigError, Node, Period, Positional};
 use queue::letters::request::{self, Action, Request};
-use queue::letters::{Letter, LetterFolder, Page};
+use queue::letters::{Letter, LetterFolder, Page, ranges};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::runtime::Handle;
@@ -311,8 +311,8 @@ impl Taking<'_> {
         }
         let request = Request {
             action: Action::HandedOn,
-            numbers: ranges(&progress.delivered),
-            others: ranges(&progress.originals),
+            numbers: pairs(&progress.delivered),
+            others: pairs(&progress.originals),
             cleared: None,
         };
         let folder = &progress.folder;
@@ -425,18 +425,10 @@ fn handed_on(picked: &Batch, letters: &[Letter]) -> Batch {
     batch
 }
 
-/// Numbers as ranges, ascending: begin and end.
-fn ranges(numbers: &[u64]) -> Vec<(u64, u64)> {
-    let mut numbers = numbers.to_vec();
-    numbers.sort_unstable();
-    let mut ranges: Vec<(u64, u64)> = Vec::new();
-    for number in numbers {
-        match ranges.last_mut() {
-            Some((_, end)) if *end == number => *end += 1,
-            _ => ranges.push((number, number + 1)),
-        }
-    }
-    ranges
+/// Numbers as a request names them.
+fn pairs(numbers: &[u64]) -> Vec<(u64, u64)> {
+    let ranges = ranges(numbers.iter()).into_iter();
+    ranges.map(|range| (range.start, range.end)).collect()
 }
 
 fn nanos(age: Duration) -> i64 {

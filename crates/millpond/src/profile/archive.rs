@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, anyhow};
 use component::thread::{self, Work};
 use component::{Diagnostics, Limit};
 use config::{ConfigError, Node, Source};
@@ -298,9 +298,6 @@ pub fn is_url(path: &Path) -> bool {
 pub fn fetched(url: &Path, range: &Range<i64>) -> anyhow::Result<TempDir> {
     let url = url.to_string_lossy();
     let settings = ArchiveSettings::of_url(&url)?;
-    if let Location::Folder(_) = settings.location {
-        bail!("{url} is no bucket");
-    }
     let archive = settings.open().map_err(|error| anyhow!("{url}: {error}"))?;
     let folder = tempfile::tempdir().context("cannot create a directory for profiles")?;
     runtime()?.block_on(archive.fetch(range, folder.path()))?;

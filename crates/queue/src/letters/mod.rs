@@ -187,6 +187,20 @@ fn path(name: &str) -> FieldPath {
     FieldPath::from_keys(["@metadata", "dead_letter", name])
 }
 
+/// Numbers as ranges, ascending.
+pub fn ranges<'n>(numbers: impl Iterator<Item = &'n u64>) -> Vec<Range<u64>> {
+    let mut sorted: Vec<u64> = numbers.copied().collect();
+    sorted.sort_unstable();
+    let mut ranges: Vec<Range<u64>> = Vec::new();
+    for number in sorted {
+        match ranges.last_mut() {
+            Some(last) if last.end == number => last.end += 1,
+            _ => ranges.push(number..number + 1),
+        }
+    }
+    ranges
+}
+
 /// The kind and the name of the component that a letter is of.
 fn component(at: &Reentry) -> (&'static str, Cow<'_, str>) {
     match at {
