@@ -188,22 +188,23 @@ fn functions_of_stripped_programs_are_a_row_each() {
     }
 }
 
-/// Every function of a program without symbols has a row.
+/// Every function of a program without symbols has a row. A single sample may also lie in what starts a program, or in the C library of a
+/// static one: functions that the program measures have hundreds.
 fn rows_of(program: &Path, library: &Path) {
     let (profile, _, truth) = run(program, library);
-    let rows = |profile: &Profile| {
+    let rows = |profile: &Profile, least: u64| {
         let table = table(profile, &Filter::default(), &Group::Function);
-        let own = |row: &&Row| row.binary == program.to_string_lossy() && row.own.samples > 0;
+        let own = |row: &&Row| row.binary == program.to_string_lossy() && row.own.samples >= least;
         table.rows.iter().filter(own).count()
     };
     let named = Symbols::new().name(&profile);
     // `main`, which calls them, and the handler have some as well.
-    let (most, found) = (truth.len() + 2, rows(&named));
+    let (most, found) = (truth.len() + 2, rows(&named, 50));
     assert!(
         (truth.len() - 1..=most).contains(&found),
         "{found} of {truth:?}"
     );
-    assert!(rows(&profile) > found, "addresses are more");
+    assert!(rows(&profile, 1) > rows(&named, 1), "addresses are more");
 }
 
 #[test]
