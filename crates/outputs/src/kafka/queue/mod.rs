@@ -15,6 +15,8 @@
 
 mod flying;
 mod packing;
+#[cfg(test)]
+mod tests;
 mod topic;
 
 use std::sync::Arc;
