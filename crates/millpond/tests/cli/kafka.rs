@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde_json::Value;
+use testkit::authority::Authority;
 use testkit::kafka::KafkaBroker;
 
 use crate::program::{Folder, millpond, run};
@@ -107,6 +108,85 @@ fn every_line_is_in_the_topic_once_and_comes_back_after_kills() {
         broker.address()
     ));
     assert_eq!(rest.expect(0).events(), Vec::<Value>::new());
+}
+
+/// The settings `tls` and `sasl` of a client with a certificate.
+fn secured(authority: &Authority, sasl: &str) -> String {
+    let tls = "tls: { ca: 'DIR/ca.pem', cert: 'DIR/client.pem', key: 'DIR/client.key' }";
+    format!("{}, sasl: {{ {sasl} }}", authority.with_folder(tls))
+}
+
+#[test]
+fn clients_prove_who_they_are_over_tls_in_every_way() {
+    let authority = Authority::new();
+    let Some(broker) = KafkaBroker::start_secure(&authority) else {
+        return;
+    };
+    authority.issue("client", "shipper");
+    let folder = Folder::new();
+    let address = broker.secure_address();
+    append(&folder.path("app.log"), &numbered("app", 0..50));
+    let log = folder.path("app.log");
+    let user = |password: &str| format!("user: shipper, password: {password}");
+    // {"alg":"none"}, {"sub":"shipper","exp":4102444800} and no signature.
+    let token =
+        "token: eyJhbGciOiJub25lIn0.eyJzdWIiOiJzaGlwcGVyIiwiZXhwIjo0MTAyNDQ0ODAwfQ.".to_owned();
+    for (index, (mechanism, proof)) in [
+        ("PLAIN", user("secret")),
+        ("SCRAM-SHA-256", user("secret")),
+        ("SCRAM-SHA-512", user("secret")),
+        ("OAUTHBEARER", token),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let client = secured(&authority, &format!("mechanism: {mechanism}, {proof}"));
+        let out = folder.path(&format!("out{index}.ndjson"));
+        let common = format!("brokers: '{address}', {client}");
+        let yaml = format!(
+            "pipelines:
+  to:
+    input: {{ file: {{ paths: ['{log}'], follow: false }} }}
+    output: {{ kafka: {{ topic: t{index}, {common} }} }}
+"
+        );
+        let path = folder.write(&format!("to{index}.yaml"), yaml);
+        millpond(&["run", &path]).expect(0);
+        let yaml = format!(
+            "pipelines:
+  from:
+    input: {{ kafka: {{ topics: t{index}, group: g, until: end, {common} }} }}
+    output: {{ file: '{out}' }}
+"
+        );
+        let path = folder.write(&format!("from{index}.yaml"), yaml);
+        millpond(&["run", &path]).expect(0);
+        let read = std::fs::read_to_string(&out).expect("events");
+        assert_eq!(read.lines().count(), 50, "{mechanism}");
+    }
+    // A wrong password, and no certificate of its own.
+    let wrong = secured(
+        &authority,
+        &format!("mechanism: SCRAM-SHA-512, {}", user("guess")),
+    );
+    let without = authority.with_folder(
+        "tls: { ca: 'DIR/ca.pem' }, sasl: { mechanism: PLAIN, user: shipper, password: secret }",
+    );
+    for (client, part) in [(wrong, "uthentication failed"), (without, "certificate")] {
+        let yaml = format!(
+            "pipelines:
+  to:
+    input: {{ file: {{ paths: ['{log}'], follow: false }} }}
+    output: {{ kafka: {{ topic: never, brokers: '{address}', {client} }} }}
+    retry: {{ initial: 20ms, max: 200ms }}
+"
+        );
+        let path = folder.write("refused.yaml", yaml);
+        let service = Service::start(&folder, &["run", &path]);
+        eventually("the refusal", || service.said().contains(part));
+        service.kill();
+    }
+    assert_eq!(broker.count("t0"), 50);
 }
 
 #[test]
