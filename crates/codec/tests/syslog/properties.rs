@@ -155,7 +155,7 @@ proptest! {
     #[test]
     fn a_year_left_out_is_the_one_it_was(
         received in 86_400 * 400..4_000_000_000i64,
-        before in -86_400..86_400 * 364i64,
+        before in -86_400..86_400 * 364 - 7200i64,
         (zone, offset) in proptest::sample::select(vec![
             ("+00:00", Some(0)),
             ("-11:00", Some(-39_600)),
@@ -165,7 +165,7 @@ proptest! {
         ]),
     ) {
         // A day before the clocks are put forward or back ends an hour sooner or later than a day after the receive
-        // time, and of the two hours that a clock shows the first is taken: both are kept out.
+        // time, also a year later, and of the two hours that a clock shows the first is taken: all of that is kept out.
         let rules = Zone::named(zone).expect("a zone");
         let before = before.max(3600 - 86_400);
         let time = Timestamp::from_second(received - before).expect("a time");

@@ -48,11 +48,12 @@ fn files(store: &str) -> usize {
         .count()
 }
 
-/// Checks that a store has what an agent stored in two runs, of each of which there is one for every minute that it was a part of.
+/// Checks that a store has what an agent stored in two runs. Files that wait are sent together, and are then one file.
 fn expect_all(store: &str, own: &str) {
-    let stored = files(own);
+    let (stored, received) = (files(own), files(store));
     assert!(stored >= 2, "{stored}");
-    assert_eq!(files(store), stored);
+    assert!((1..=stored).contains(&received), "{received} of {stored}");
+    assert_eq!(samples(store), samples(own));
 }
 
 /// Checks that no warning is about what is sent. A busy machine may lose samples, which is said as well.
@@ -183,7 +184,6 @@ fn profiles_are_sent_to_one_store() {
     let said = run_for_a_moment(&agent, &send("secret"));
     expect_sent(&said);
     expect_all(&store, &agent.path("own"));
-    assert_eq!(samples(&store), samples(&agent.path("own")));
     let functions = rows(&[&store, "--filter", "operator=processor grok", "-n", "1000"]);
     assert!(!functions.is_empty());
     let own = |row: &&Value| {
