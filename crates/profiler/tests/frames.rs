@@ -9,8 +9,15 @@ use profiler::Profile;
 use profiler::sampling::{Options, Recorder, Stats, Target};
 use profiler::symbols::Symbols;
 
+/// Said at run time: a test that was built in another clone may be run here.
+fn crate_folder() -> PathBuf {
+    std::env::var_os("CARGO_MANIFEST_DIR")
+        .expect("run by Cargo")
+        .into()
+}
+
 fn compile(folder: &Path) -> PathBuf {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/frames.c");
+    let source = crate_folder().join("tests/programs/frames.c");
     let out = folder.join("frames");
     let mut cc = Command::new("cc");
     cc.args(["-O1", "-fomit-frame-pointer", "-fno-optimize-sibling-calls"]);

@@ -19,8 +19,15 @@ use profiler::symbols::perf_map::PerfMap;
 /// One test at a time: the others would take its time.
 static ALONE: Mutex<()> = Mutex::new(());
 
+/// Said at run time: a test that was built in another clone may be run here.
+fn crate_folder() -> PathBuf {
+    std::env::var_os("CARGO_MANIFEST_DIR")
+        .expect("run by Cargo")
+        .into()
+}
+
 fn compile(folder: &Path, source: &str, name: &str, flags: &[&str]) -> PathBuf {
-    let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs");
+    let programs = crate_folder().join("tests/programs");
     let out = folder.join(name);
     let mut cc = Command::new("cc");
     cc.args(["-O1", "-fno-optimize-sibling-calls", "-o"])

@@ -21,10 +21,15 @@ const SECONDS: &str = "3";
 /// One test at a time: the others would take its time.
 static ALONE: Mutex<()> = Mutex::new(());
 
+/// Said at run time: a test that was built in another clone may be run here.
+fn crate_folder() -> PathBuf {
+    std::env::var_os("CARGO_MANIFEST_DIR")
+        .expect("run by Cargo")
+        .into()
+}
+
 fn program(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/programs")
-        .join(name)
+    crate_folder().join("tests/programs").join(name)
 }
 
 /// Samples a process until it ends.

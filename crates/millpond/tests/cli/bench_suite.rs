@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::program::{Ended, Folder, command, ended, millpond};
+use crate::program::{Ended, Folder, command, ended, millpond, root};
 use crate::running::eventually;
 
 /// Runs a suite that keeps its files in the folder.
@@ -442,7 +442,7 @@ fn a_wrong_suite_is_refused_at_its_place() {
 
 #[test]
 fn suites_of_the_source_are_valid() {
-    let suites = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bench/suites");
+    let suites = root().join("bench/suites").display().to_string();
     let folder = Folder::new();
     // Files of 5 events, so that everything is run once.
     let path = format!("{suites}/files.yaml");

@@ -4,13 +4,13 @@ use std::fs;
 use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use testkit::rights::leave_out;
 
-use crate::program::{Folder, command, ended, millpond};
+use crate::program::{Folder, command, ended, millpond, root};
 
 /// How long a message may take.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -216,8 +216,8 @@ fn shells_get_completions() {
 }
 
 /// The folder with the files of packages.
-fn packaging() -> &'static Path {
-    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging"))
+fn packaging() -> PathBuf {
+    root().join("packaging")
 }
 
 /// The configurations in a manifest of Kubernetes: what stands, indented by four, below `millpond.yaml: |`.
