@@ -1,6 +1,8 @@
 //! Damaged and hostile files of code: every section of a small program is cut, overwritten and overstated, and whatever the result, opening it,
 //! resolving addresses and unwinding through it neither panic nor take long or much memory. Needs a C compiler.
 
+mod programs;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -13,6 +15,8 @@ use profiler::sampling::unwind::{Code, CodeKind, Ending, FRAMES_MAX, Memory};
 use profiler::symbols::Symbols;
 use profiler::symbols::binary::SymbolFile;
 
+use programs::program;
+
 /// The most bytes that a reader of a file of 4 KiB takes at once.
 const MEMORY_MAX: u64 = 8 << 20;
 /// How long one damaged file may take, on a machine with much else to do.
@@ -23,15 +27,8 @@ const TEXT: u64 = 0x1000;
 /// Where it is in the memory of a process.
 const BIAS: u64 = 0x10_0000;
 
-/// Said at run time: a test that was built in another clone may be run here.
-fn crate_folder() -> PathBuf {
-    std::env::var_os("CARGO_MANIFEST_DIR")
-        .expect("run by Cargo")
-        .into()
-}
-
 fn compile(folder: &Path, source: &str, flags: &[&str]) -> PathBuf {
-    let source = crate_folder().join("tests/programs").join(source);
+    let source = program(source);
     let out = folder.join("out");
     let mut cc = Command::new("cc");
     cc.args(["-O1", "-o"]).arg(&out).arg(source).args(flags);

@@ -1,6 +1,8 @@
 //! Stacks through functions whose frames are found by unusual rules. Needs a C compiler, and the right to sample.
 #![cfg(target_arch = "x86_64")]
 
+mod programs;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -9,15 +11,10 @@ use profiler::Profile;
 use profiler::sampling::{Options, Recorder, Stats, Target};
 use profiler::symbols::Symbols;
 
-/// Said at run time: a test that was built in another clone may be run here.
-fn crate_folder() -> PathBuf {
-    std::env::var_os("CARGO_MANIFEST_DIR")
-        .expect("run by Cargo")
-        .into()
-}
+use programs::program;
 
 fn compile(folder: &Path) -> PathBuf {
-    let source = crate_folder().join("tests/programs/frames.c");
+    let source = program("frames.c");
     let out = folder.join("frames");
     let mut cc = Command::new("cc");
     cc.args(["-O1", "-fomit-frame-pointer", "-fno-optimize-sibling-calls"]);

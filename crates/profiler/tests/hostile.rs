@@ -1,6 +1,8 @@
 //! Programs that ask much of whoever samples them: thousands of processes that end soon, very deep stacks, and maps of made code that change while they
 //! are read. Needs a C compiler, and the right to sample.
 
+mod programs;
+
 use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,23 +18,17 @@ use profiler::sampling::{Options, Recorder, Stats, Target};
 use profiler::symbols::Symbols;
 use profiler::symbols::perf_map::PerfMap;
 
+use programs::program;
+
 /// One test at a time: the others would take its time.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Said at run time: a test that was built in another clone may be run here.
-fn crate_folder() -> PathBuf {
-    std::env::var_os("CARGO_MANIFEST_DIR")
-        .expect("run by Cargo")
-        .into()
-}
-
 fn compile(folder: &Path, source: &str, name: &str, flags: &[&str]) -> PathBuf {
-    let programs = crate_folder().join("tests/programs");
     let out = folder.join(name);
     let mut cc = Command::new("cc");
     cc.args(["-O1", "-fno-optimize-sibling-calls", "-o"])
         .arg(&out);
-    cc.arg(programs.join(source)).args(flags);
+    cc.arg(program(source)).args(flags);
     assert!(cc.status().expect("a C compiler").success());
     out
 }

@@ -1,6 +1,8 @@
 //! Real runtimes: their programs' own functions have names and callers, alone and below native code that they call. Needs a JVM of Java 17 or later, Node,
 //! CPython 3.12 or later, Go, and the right to sample.
 
+mod programs;
+
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -13,6 +15,8 @@ use profiler::sampling::{Hint, Options, Recorder, Stats, Target};
 use profiler::symbols::Symbols;
 use profiler::symbols::kernel::Kernel;
 
+use programs::program;
+
 /// Seldom enough for a build without optimisation on a machine that does other things as well.
 const FREQUENCY_HZ: u32 = 199;
 /// How long the programs work.
@@ -20,17 +24,6 @@ const SECONDS: &str = "3";
 
 /// One test at a time: the others would take its time.
 static ALONE: Mutex<()> = Mutex::new(());
-
-/// Said at run time: a test that was built in another clone may be run here.
-fn crate_folder() -> PathBuf {
-    std::env::var_os("CARGO_MANIFEST_DIR")
-        .expect("run by Cargo")
-        .into()
-}
-
-fn program(name: &str) -> PathBuf {
-    crate_folder().join("tests/programs").join(name)
-}
 
 /// Samples a process until it ends.
 fn record(command: &mut Command) -> (Profile, Stats) {

@@ -1,6 +1,8 @@
 //! What is recorded is what programs say of themselves: a C program measures the time of each of its functions, and the profile's shares
 //! are within three points of that. Needs a C compiler, and the right to sample.
 
+mod programs;
+
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -13,6 +15,8 @@ use profiler::sampling::{Options, Recorder, Stats, Target};
 use profiler::symbols::Symbols;
 use profiler::symbols::kernel::Kernel;
 use profiler::top::{Group, Row, table};
+
+use programs::program;
 
 /// So many samples of a thread that the shares of one are within a point of each other, by chance alone.
 const FREQUENCY_HZ: u32 = 1997;
@@ -27,22 +31,14 @@ const POINTS: f64 = 3.0;
 /// How far that of the other thread may be.
 const THREAD_POINTS: f64 = 30.0;
 
-/// Said at run time: a test that was built in another clone may be run here.
-fn crate_folder() -> PathBuf {
-    std::env::var_os("CARGO_MANIFEST_DIR")
-        .expect("run by Cargo")
-        .into()
-}
-
 fn compile(folder: &Path, name: &str, flags: &[&str]) -> PathBuf {
-    let source = crate_folder().join("tests/programs");
     let out = folder.join(name);
     let is_library = name.ends_with(".so");
     let mut cc = Command::new("cc");
     cc.args(["-O2", "-o"]).arg(&out);
     match is_library {
-        true => cc.args(["-shared", "-fPIC"]).arg(source.join("library.c")),
-        false => cc.arg(source.join("split.c")),
+        true => cc.args(["-shared", "-fPIC"]).arg(program("library.c")),
+        false => cc.arg(program("split.c")),
     };
     cc.args(flags).args(["-pthread", "-ldl"]);
     assert!(cc.status().expect("a C compiler").success());

@@ -212,7 +212,10 @@ fn joined(mut chunks: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// The folder of this repository.
-pub(crate) fn root() -> PathBuf {
+///
+/// # Panics
+/// Cargo does not run this.
+pub fn root() -> PathBuf {
     // Said at run time: a test that was built in another clone may be run here.
     let package = std::env::var_os("CARGO_MANIFEST_DIR").expect("run by Cargo");
     Path::new(&package).join("../..")

@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
+use testkit::search::root;
 
-use crate::program::{Ended, Folder, command, ended, millpond, root};
+use crate::program::{Ended, Folder, command, ended, millpond};
 use crate::running::eventually;
 
 /// Runs a suite that keeps its files in the folder.

@@ -1,7 +1,7 @@
 //! Running the executable.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
@@ -40,12 +40,6 @@ impl Ended {
 
 fn head(text: &str) -> String {
     text.lines().take(20).collect::<Vec<_>>().join("\n")
-}
-
-/// The folder of this repository. Said at run time: a test that was built in another clone may be run here.
-pub fn root() -> PathBuf {
-    let package = std::env::var_os("CARGO_MANIFEST_DIR").expect("run by Cargo");
-    Path::new(&package).join("../..")
 }
 
 /// The executable with these arguments.

@@ -9,8 +9,9 @@ use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use testkit::rights::leave_out;
+use testkit::search::root;
 
-use crate::program::{Folder, command, ended, millpond, root};
+use crate::program::{Folder, command, ended, millpond};
 
 /// How long a message may take.
 const PATIENCE: Duration = Duration::from_secs(60);
