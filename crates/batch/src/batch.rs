@@ -11,6 +11,8 @@ use crate::cell::{Cell, Span};
 use crate::column::{Column, ColumnBuilder};
 use crate::edit::Failures;
 use crate::ids::{self, ID_OVERHEAD, IdError, Ids, IdsBuilder, Parent, Window};
+use crate::json::{self, JsonError, Scan};
+use crate::member_places::{MemberPlaces, MembersWanted};
 use crate::origin::{Origin, Source, Stream};
 use crate::path::FieldPath;
 use crate::reentry::Reentry;
@@ -328,6 +330,8 @@ pub struct BatchBuilder {
     ids: Option<Box<IdsBuilder>>,
     /// What senders gave beside their documents; rows behind the last one that was set have nothing.
     metadata: Vec<Cell>,
+    /// Where members of documents stand, where that may be wanted.
+    places: Option<MemberPlaces>,
     dotted: bool,
     size: usize,
 }
@@ -355,8 +359,35 @@ impl BatchBuilder {
             tags: Vec::new(),
             ids: None,
             metadata: Vec::new(),
+            places: None,
             dotted: false,
             size: 0,
+        }
+    }
+
+    /// Keeps where the members of documents stand, if that is wanted.
+    pub fn note_members(&mut self, wanted: &MembersWanted) {
+        self.places.get_or_insert_with(|| MemberPlaces::new(wanted));
+    }
+
+    /// Checks that `text`, which is UTF-8, is one JSON object, as [`json::validate_object`] does. If it becomes the next document as it is,
+    /// [`Self::members_last`] follows.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, with its offset in bytes.
+    #[inline]
+    pub fn validate_object(&mut self, text: &[u8]) -> Result<Scan, JsonError> {
+        match &mut self.places {
+            Some(places) => places.validate_object(text),
+            None => json::validate_object(text),
+        }
+    }
+
+    /// Says that the row added last is the document that was validated last.
+    #[inline]
+    pub fn members_last(&mut self) {
+        if let (Some(places), Some(row)) = (&mut self.places, self.documents.len().checked_sub(1)) {
+            places.keep(row);
         }
     }
 
@@ -556,7 +587,8 @@ impl BatchBuilder {
                 Column::new(cells.collect(), buffers.clone())
             };
             let messages = (!texts.is_empty()).then(|| part(true, Cell::Keep));
-            batch.root.own = Some(Arc::new(part(false, Cell::Missing)));
+            let documents = part(false, Cell::Missing).with_places(self.places);
+            batch.root.own = Some(Arc::new(documents));
             let rows = if self.add_fields {
                 Bitmap::all(len)
             } else {

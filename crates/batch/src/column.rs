@@ -8,12 +8,15 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::cell::{Cell, Span, Value};
+use crate::member_places::MemberPlaces;
 
 /// A field over the whole batch: a cell for each row, and the buffers they point into.
 #[derive(Clone, Debug)]
 pub struct Column {
     cells: Cells,
     buffers: Arc<[Bytes]>,
+    /// Where the members of its cells stand, if these are documents as they were read.
+    places: Option<Arc<MemberPlaces>>,
 }
 
 /// How a column keeps its cells.
@@ -29,10 +32,7 @@ pub(crate) enum Cells {
 impl Column {
     /// A column of `cells` whose spans point into `buffers`.
     pub fn new(cells: Vec<Cell>, buffers: Arc<[Bytes]>) -> Self {
-        Self {
-            cells: Cells::Rows(cells),
-            buffers,
-        }
+        Self::from_cells(Cells::Rows(cells), buffers)
     }
 
     /// A column of `len` rows that all hold `cell`, which points into no buffer.
@@ -41,10 +41,7 @@ impl Column {
             cell.span().is_none(),
             "a constant with a span needs its buffer"
         );
-        Self {
-            cells: Cells::Constant(cell, len),
-            buffers: no_buffers(),
-        }
+        Self::from_cells(Cells::Constant(cell, len), no_buffers())
     }
 
     /// A column of `len` rows that all hold the same text.
@@ -63,23 +60,35 @@ impl Column {
             start: 0,
             len: text.len() as u32,
         };
-        Self {
-            cells: Cells::Constant(cell(span), len),
-            buffers: [Bytes::copy_from_slice(text)].into(),
-        }
+        let buffers = [Bytes::copy_from_slice(text)].into();
+        Self::from_cells(Cells::Constant(cell(span), len), buffers)
     }
 
     /// A column of whole numbers shared with whatever keeps them.
     pub(crate) fn offsets(offsets: Arc<Vec<u64>>) -> Self {
-        Self {
-            cells: Cells::Offsets(offsets),
-            buffers: no_buffers(),
-        }
+        Self::from_cells(Cells::Offsets(offsets), no_buffers())
     }
 
     /// A column of cells kept in any way, whose spans point into `buffers`.
     pub(crate) fn from_cells(cells: Cells, buffers: Arc<[Bytes]>) -> Self {
-        Self { cells, buffers }
+        Self {
+            cells,
+            buffers,
+            places: None,
+        }
+    }
+
+    /// This column with the places of its documents' members.
+    pub(crate) fn with_places(self, places: Option<MemberPlaces>) -> Self {
+        Self {
+            places: places.map(Arc::new),
+            ..self
+        }
+    }
+
+    /// Where the members of its documents stand, if that was noted.
+    pub(crate) fn places(&self) -> Option<&MemberPlaces> {
+        self.places.as_deref()
     }
 
     pub(crate) fn cells(&self) -> &Cells {
@@ -191,10 +200,7 @@ impl Column {
                 .cloned()
                 .collect()
         };
-        Self {
-            cells: Cells::Rows(cells),
-            buffers,
-        }
+        Self::new(cells, buffers)
     }
 
     /// This column with the cells of some rows replaced by cells that carry no span.
@@ -204,10 +210,7 @@ impl Column {
         for row in rows {
             cells[row] = cell;
         }
-        Self {
-            cells: Cells::Rows(cells),
-            buffers: self.buffers.clone(),
-        }
+        Self::new(cells, self.buffers.clone())
     }
 }
 

@@ -19,6 +19,7 @@
 //! | [`Reentry`] | where a batch goes on that is handed to its pipeline again |
 //! | [`Parent`], [`Window`] | what ids of derived events are made of |
 //! | [`Frozen`] | the bytes of a batch that a queue keeps |
+//! | [`MembersWanted`] | whether the validator keeps where the members of documents stand |
 //! | [`Budget`] | the process-wide memory budget and its buffers, charged once |
 //! | [`json`], [`msgpack`] | byte-level readers and writers |
 //! | [`fnv`] | the hash of ids and names |
@@ -38,6 +39,7 @@ mod format;
 mod ids;
 pub mod json;
 mod keep;
+mod member_places;
 mod mentions;
 mod merge;
 pub mod msgpack;
@@ -64,6 +66,7 @@ pub use edit::{Edit, Failure, Failures};
 pub use field_read::FieldRead;
 pub use format::{EventFormat, Json, MsgPack};
 pub use ids::{IdError, Parent, SENDER_ID_BYTES_MAX, Window};
+pub use member_places::MembersWanted;
 pub use origin::{Origin, Source, Stream};
 pub use path::{FieldPath, PathError};
 pub use reentry::Reentry;

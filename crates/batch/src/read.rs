@@ -86,6 +86,9 @@ impl<'a> Reading<'a> {
                 (DocumentPath::new(keys), nodes)
             }));
         }
+        if let Some(places) = root.own.as_ref().and_then(|own| own.places()) {
+            places.want();
+        }
         Begun::Open(Box::new(Self {
             documents: root.own.as_deref(),
             spellings,
@@ -96,7 +99,7 @@ impl<'a> Reading<'a> {
     /// Reads a row; the first spelling that leads somewhere counts.
     #[inline]
     fn read(&mut self, row: usize, mut shared: Option<&mut SharedNesting>) {
-        for (path, nodes) in &self.spellings {
+        for (path, nodes) in &mut self.spellings {
             let found = match self.documents {
                 Some(documents) if !path.is_written_over(nodes, row) => {
                     path.find(documents, row, shared.as_deref_mut())

@@ -89,12 +89,18 @@ pub(crate) struct DocumentPath {
     keys: Vec<Box<str>>,
     /// The keys as they stand in JSON.
     spelled: Vec<Vec<u8>>,
+    /// Which member of the last document had the first key.
+    member: usize,
 }
 
 impl DocumentPath {
     pub fn new(keys: Vec<Box<str>>) -> Self {
         let spelled = keys.iter().map(|key| spelled(key).into_owned()).collect();
-        Self { keys, spelled }
+        Self {
+            keys,
+            spelled,
+            member: 0,
+        }
     }
 
     pub fn keys(&self) -> &[Box<str>] {
@@ -109,14 +115,15 @@ impl DocumentPath {
     /// The value in a row's document. `shared` is for other paths through the same document.
     #[inline]
     pub fn find<'a>(
-        &self,
+        &mut self,
         documents: &'a Column,
         row: usize,
         shared: Option<&mut SharedNesting>,
     ) -> PathValue<'a> {
         match documents.cell(row) {
             Cell::Json(span) => {
-                let at = self.find_json(documents.bytes(span), shared);
+                let places = documents.places().map_or(&[][..], |places| places.of(row));
+                let at = self.find_json(documents.bytes(span), places, shared);
                 at.map_or(PathValue::Nothing, |at| {
                     PathValue::Json(documents, inside(span, at))
                 })
@@ -134,20 +141,23 @@ impl DocumentPath {
     /// Where the value lies in a JSON document.
     #[inline]
     fn find_json(
-        &self,
+        &mut self,
         document: &[u8],
-        mut shared: Option<&mut SharedNesting>,
+        places: &[u16],
+        shared: Option<&mut SharedNesting>,
     ) -> Option<Range<usize>> {
-        let mut at = 0..document.len();
-        for key in &self.spelled {
+        let (first, rest) = self.spelled.split_first()?;
+        let mut at = match shared {
+            _ if !places.is_empty() => json::find_listed(document, first, places, &mut self.member),
+            Some(shared) => shared.find(document, first),
+            None => json::find(document, first),
+        }?;
+        for key in rest {
             let value = &document[at.clone()];
             if value.first() != Some(&b'{') {
                 return None;
             }
-            let below = match shared.take() {
-                Some(shared) => shared.find(value, key),
-                None => json::find(value, key),
-            }?;
+            let below = json::find(value, key)?;
             at = at.start + below.start..at.start + below.end;
         }
         Some(at)

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use batch::{Batch, BatchBuilder, Encoding, HostInfo, Stream};
+use batch::{Batch, BatchBuilder, Encoding, HostInfo, MembersWanted, Stream};
 
 use crate::charset;
 use crate::chunk::Chunk;
@@ -65,6 +65,7 @@ pub struct Decoder {
     syslog: Option<Syslog>,
     csv: Option<Csv>,
     host: Arc<HostInfo>,
+    members: MembersWanted,
     pub(crate) tags: Tags,
     pub(crate) counts: Counts,
     pub(crate) firsts: Firsts,
@@ -87,6 +88,7 @@ impl Decoder {
             syslog: settings.syslog.clone(),
             csv: settings.csv.clone(),
             host: host.clone(),
+            members: settings.members.clone(),
             tags: Tags {
                 truncated: "_truncated".into(),
                 broken_json: "_jsonparsefailure".into(),
@@ -178,6 +180,7 @@ impl Decoder {
         builder: &mut BatchBuilder,
     ) -> Result<Origins, CodecError> {
         builder.stream(stream);
+        builder.note_members(&self.members);
         let mut rows = Rows::new(builder, chunk);
         match self.add_records(chunk, &mut rows) {
             Ok(position) => chunk.position = position,

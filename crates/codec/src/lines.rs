@@ -193,7 +193,7 @@ impl Decoder {
         rows: &mut Rows<'_>,
     ) -> Option<json::Scan> {
         let text = &line.bytes()[part.clone()];
-        let scan = match json::validate_object(text) {
+        let scan = match rows.builder.validate_object(text) {
             Ok(scan) => scan,
             Err(error) => {
                 self.broken_document(line, part.start, place, error, rows);
@@ -209,6 +209,7 @@ impl Decoder {
             rows.push_written(place, |out| json::normalise(text, out));
         } else {
             rows.push_part(line, part, place);
+            rows.builder.members_last();
         }
         Some(scan)
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use batch::Encoding;
+use batch::{Encoding, MembersWanted};
 use regex::bytes::RegexSet;
 
 use crate::charset;
@@ -39,6 +39,8 @@ pub struct Settings {
     pub syslog: Option<Syslog>,
     /// Lines of text are rows of CSV.
     pub csv: Option<Csv>,
+    /// Whether fields of the documents are read, which decoders learn from their batches.
+    pub members: MembersWanted,
 }
 
 impl Settings {
@@ -57,6 +59,7 @@ impl Settings {
             line_ending: LineEnding::Lf,
             syslog: None,
             csv: None,
+            members: MembersWanted::default(),
         }
     }
 

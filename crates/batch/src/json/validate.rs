@@ -21,17 +21,28 @@ pub fn validate_object(text: &[u8]) -> Result<Scan, JsonError> {
 /// # Errors
 /// The first thing that is wrong, with its offset in bytes.
 pub fn validate_object_within(text: &[u8], depth_max: usize) -> Result<Scan, JsonError> {
-    let start = skip_whitespace(text, 0);
-    if byte_at(text, start) != b'{' {
-        return Err(JsonError {
-            offset: start,
-            kind: JsonErrorKind::NotAnObject,
-        });
-    }
-    let mut validator = Validator::new(text);
+    let mut validator = Validator::new(text, Unlisted);
     validator.depth_max = depth_max.min(DEPTH_MAX);
-    validator.run(start)
+    validator.run_object()
 }
+
+/// As [`validate_object`], for a text of at most 64 KiB. Gives the number of the object's own members too; where their keys open is in
+/// `places`, if there are fewer of them than room.
+///
+/// # Errors
+/// The first thing that is wrong, with its offset in bytes.
+pub(crate) fn validate_object_listing(
+    text: &[u8],
+    places: &mut [u16; MEMBERS_MAX],
+) -> Result<(Scan, usize), JsonError> {
+    debug_assert!(text.len() <= usize::from(u16::MAX));
+    let mut validator = Validator::new(text, Listed { places, count: 0 });
+    let scan = validator.run_object()?;
+    Ok((scan, validator.places.count))
+}
+
+/// Room for the places of an object's members. A power of two.
+pub(crate) const MEMBERS_MAX: usize = 128;
 
 /// Checks the JSON object that stands at `start` of `text`, which is UTF-8, and gives where it ends. What follows is left alone.
 ///
@@ -44,7 +55,7 @@ pub fn validate_object_at(text: &[u8], start: usize) -> Result<(Scan, usize), Js
             kind: JsonErrorKind::NotAnObject,
         });
     }
-    let mut validator = Validator::new(text);
+    let mut validator = Validator::new(text, Unlisted);
     let end = validator.value(start)?;
     let scan = validator.scan(&text[start..end]);
     Ok((scan, end))
@@ -55,11 +66,41 @@ pub fn validate_object_at(text: &[u8], start: usize) -> Result<(Scan, usize), Js
 /// # Errors
 /// The first thing that is wrong, with its offset in bytes.
 pub fn validate(text: &[u8]) -> Result<Scan, JsonError> {
-    Validator::new(text).run(skip_whitespace(text, 0))
+    Validator::new(text, Unlisted).run(skip_whitespace(text, 0))
 }
 
-struct Validator<'a> {
+/// What takes the places of keys.
+trait Listing {
+    /// A key in a container of this depth, 1 for the outermost.
+    fn add(&mut self, place: usize, depth: usize);
+}
+
+/// Nothing does.
+struct Unlisted;
+
+impl Listing for Unlisted {
+    #[inline(always)]
+    fn add(&mut self, _: usize, _: usize) {}
+}
+
+/// The places of the outermost object's keys.
+struct Listed<'a> {
+    places: &'a mut [u16; MEMBERS_MAX],
+    count: usize,
+}
+
+impl Listing for Listed<'_> {
+    /// Every key is written, so that there is no branch; only one of the outermost object is not overwritten.
+    #[inline(always)]
+    fn add(&mut self, place: usize, depth: usize) {
+        self.places[self.count % MEMBERS_MAX] = place as u16;
+        self.count += usize::from(depth == 1);
+    }
+}
+
+struct Validator<'a, L> {
     text: &'a [u8],
+    places: L,
     containers: Containers,
     depth_max: usize,
     keys: KeyHashes,
@@ -67,10 +108,11 @@ struct Validator<'a> {
     dots: u32,
 }
 
-impl<'a> Validator<'a> {
-    fn new(text: &'a [u8]) -> Self {
+impl<'a, L: Listing> Validator<'a, L> {
+    fn new(text: &'a [u8], places: L) -> Self {
         Self {
             text,
+            places,
             containers: Containers::default(),
             depth_max: DEPTH_MAX,
             keys: KeyHashes::new(),
@@ -80,7 +122,19 @@ impl<'a> Validator<'a> {
     }
 
     #[inline(always)]
-    fn run(mut self, start: usize) -> Result<Scan, JsonError> {
+    fn run_object(&mut self) -> Result<Scan, JsonError> {
+        let start = skip_whitespace(self.text, 0);
+        if byte_at(self.text, start) != b'{' {
+            return Err(JsonError {
+                offset: start,
+                kind: JsonErrorKind::NotAnObject,
+            });
+        }
+        self.run(start)
+    }
+
+    #[inline(always)]
+    fn run(&mut self, start: usize) -> Result<Scan, JsonError> {
         let end = skip_whitespace(self.text, self.value(start)?);
         if end < self.text.len() {
             return Err(JsonError {
@@ -184,6 +238,7 @@ impl<'a> Validator<'a> {
         if byte_at(self.text, pos) != b'"' {
             return Err(unexpected(self.text, pos));
         }
+        self.places.add(pos, self.containers.depth);
         let mut pos = self.key_body(pos + 1)?;
         if byte_at(self.text, pos) != b':' {
             pos = skip_whitespace(self.text, pos);

@@ -238,6 +238,38 @@ pub fn find(object: &[u8], key: &[u8]) -> Option<Range<usize>> {
     })
 }
 
+/// The same, in an object whose members have their keys at the places `places`, opening quotes included. `guess` is the number of the
+/// member that had the key in the object before, and in this one afterwards.
+#[inline]
+pub(crate) fn find_listed(
+    object: &[u8],
+    key: &[u8],
+    places: &[u16],
+    guess: &mut usize,
+) -> Option<Range<usize>> {
+    let is_key = |place: &u16| {
+        let start = usize::from(*place) + 1;
+        let end = start + key.len();
+        byte_at(object, end) == b'"' && object.get(start..end) == Some(key)
+    };
+    if !places.get(*guess).is_some_and(is_key) {
+        *guess = places.iter().position(is_key)?;
+    }
+    let colon = skip_whitespace(object, usize::from(places[*guess]) + key.len() + 2);
+    let value = skip_whitespace(object, colon + 1);
+    // What ends the member: a comma right before the next one, or the object's bracket.
+    let last = match places.get(*guess + 1) {
+        Some(next) => usize::from(*next) - 1,
+        None => object.len() - 1,
+    };
+    let is_end = matches!(object[last], b',' | b'}') && object[last - 1] > b' ';
+    let value_end = match is_end {
+        true => last,
+        false => skip_value(object, value),
+    };
+    (value < value_end).then_some(value..value_end)
+}
+
 /// The same; `is_member_key` says whether a string opens at a place that belongs to the object itself. It is asked for ascending places.
 #[inline(always)]
 fn find_by(
@@ -445,6 +477,7 @@ mod tests {
             values in prop::collection::vec("[k\"\\\\,:{}\\[\\]]{0,40}", 0..12),
             nested in prop::collection::vec(any::<bool>(), 12),
             last in prop::option::of("[k\"]{0,80}"),
+            guess in 0..20usize,
         ) {
             let mut object = serde_json::Map::new();
             for (index, value) in values.iter().enumerate() {
@@ -463,12 +496,27 @@ mod tests {
             let found = find(text.as_bytes(), b"k");
             prop_assert_eq!(found, expected.map(|member| member.value), "{}", text);
             prop_assert_eq!(last.is_some(), find(text.as_bytes(), b"k").is_some());
+            let listed = |text: &str| {
+                let mut places = [0; crate::json::MEMBERS_MAX];
+                let checked = crate::json::validate_object_listing(text.as_bytes(), &mut places);
+                places[..checked.expect("it is valid").1].to_vec()
+            };
+            let places = listed(&text);
+            let starts: Vec<u16> = members(text.as_bytes()).map(|member| member.start as u16).collect();
+            prop_assert_eq!(&places, &starts, "{}", text);
+            let spaced = serde_json::to_string_pretty(&object).expect("it writes");
+            let spaced_places = listed(&spaced);
+            let (mut guess, mut spaced_guess) = (guess, guess);
             let mut shared = SharedNesting::default();
             for key in object.keys().rev().chain(["k".to_owned()].iter()) {
                 let mut key_text = Vec::new();
                 crate::json::write_string_body(&mut key_text, key.as_bytes());
                 let found = shared.find(text.as_bytes(), &key_text);
-                prop_assert_eq!(found, find(text.as_bytes(), &key_text), "{} in {}", key, text);
+                prop_assert_eq!(&found, &find(text.as_bytes(), &key_text), "{} in {}", key, text);
+                let listed = find_listed(text.as_bytes(), &key_text, &places, &mut guess);
+                prop_assert_eq!(&listed, &found, "{} in {}", key, text);
+                let listed = find_listed(spaced.as_bytes(), &key_text, &spaced_places, &mut spaced_guess);
+                prop_assert_eq!(listed, find(spaced.as_bytes(), &key_text), "{} in {}", key, spaced);
             }
         }
     }
