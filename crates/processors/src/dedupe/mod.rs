@@ -137,7 +137,7 @@ fn build(node: &Node, _: &BuildContext) -> Result<Box<dyn Processor>, ConfigErro
         time: window.is_some().then_some(time),
         fields,
         without_key: 0,
-        text: Vec::new(),
+        texts: [Vec::new(), Vec::new()],
         keys: Vec::new(),
         reason: SPEC.name.into(),
     }))
@@ -160,8 +160,8 @@ struct Dedupe {
     recent: RecentKeys,
     /// Events without any of the fields, since the counter was asked for.
     without_key: u64,
-    /// The values of one event, one after the other. Kept for its memory, as is the next.
-    text: Vec<u8>,
+    /// What is compared of two events. Kept for its memory, as is the next.
+    texts: [Vec<u8>; 2],
     /// The rows of a batch that have a key.
     keys: Vec<(usize, Fingerprint)>,
     reason: Arc<str>,
@@ -216,16 +216,29 @@ impl Processor for Dedupe {
     }
 }
 
+/// What is compared of an event.
+enum Compared<'a> {
+    /// The document as it was read.
+    Document(&'a [u8]),
+    /// What was written for it.
+    Written,
+}
+
+impl<'a> Compared<'a> {
+    fn bytes(self, written: &'a [u8]) -> &'a [u8] {
+        match self {
+            Self::Document(document) => document,
+            Self::Written => written,
+        }
+    }
+}
+
 impl Dedupe {
     /// Makes the keys of rows from the values of some fields.
     fn take_values(&mut self, columns: &[Arc<Column>], rows: &Bitmap) {
-        for row in rows.iter() {
-            if write_values(columns, row, &mut self.text) {
-                self.keys.push((row, self.recent.fingerprint(&self.text)));
-            } else {
-                self.without_key += 1;
-            }
-        }
+        self.take(rows, |row, text| {
+            write_values(columns, row, text).then_some(Compared::Written)
+        });
     }
 
     /// Makes the keys of rows from all that would be written.
@@ -234,19 +247,45 @@ impl Dedupe {
         let is_own = |name: &str| !is_text || !matches!(name, "@timestamp" | "host" | "log");
         let fields = FieldsWriter::<Json>::new(batch, is_own);
         let events = fields.is_none().then(|| JsonWriter::new(batch));
-        for row in rows.iter() {
-            let document = events.as_ref().and_then(|events| events.document(row));
-            if let Some(document) = document {
-                self.keys.push((row, self.recent.fingerprint(document)));
-                continue;
+        self.take(rows, |row, text| {
+            if let Some(document) = events.as_ref().and_then(|events| events.document(row)) {
+                return Some(Compared::Document(document));
             }
-            self.text.clear();
+            text.clear();
             match (&fields, &events) {
-                (Some(fields), _) => fields.write(row, &mut self.text),
-                (None, Some(events)) => events.write(row, &mut self.text),
+                (Some(fields), _) => fields.write(row, text),
+                (None, Some(events)) => events.write(row, text),
                 (None, None) => {}
             }
-            self.keys.push((row, self.recent.fingerprint(&self.text)));
+            Some(Compared::Written)
+        });
+    }
+
+    /// Makes the keys of rows, two at a time, from what `compared` gives or writes; a row without has no key.
+    fn take<'a>(
+        &mut self,
+        rows: &Bitmap,
+        mut compared: impl FnMut(usize, &mut Vec<u8>) -> Option<Compared<'a>>,
+    ) {
+        let mut texts = std::mem::take(&mut self.texts);
+        let mut before: Option<(usize, Compared<'_>)> = None;
+        for row in rows.iter() {
+            let Some(new) = compared(row, &mut texts[usize::from(before.is_some())]) else {
+                self.without_key += 1;
+                continue;
+            };
+            let Some((first, old)) = before.take() else {
+                before = Some((row, new));
+                continue;
+            };
+            let pair = [old.bytes(&texts[0]), new.bytes(&texts[1])];
+            let [one, other] = self.recent.fingerprints(pair);
+            self.keys.extend([(first, one), (row, other)]);
         }
+        if let Some((row, last)) = before {
+            let key = self.recent.fingerprint(last.bytes(&texts[0]));
+            self.keys.push((row, key));
+        }
+        self.texts = texts;
     }
 }

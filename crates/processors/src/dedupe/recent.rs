@@ -62,6 +62,12 @@ impl RecentKeys {
         self.secret.hash(values)
     }
 
+    /// What is remembered of two events.
+    #[inline]
+    pub fn fingerprints(&self, values: [&[u8]; 2]) -> [Fingerprint; 2] {
+        self.secret.hash_pair(values)
+    }
+
     /// Reads where the next calls of [`Self::lets_through`] are going to read.
     pub fn prepare(&self, keys: &[(usize, Fingerprint)]) {
         let is_full = self.ring.len() == self.max_keys;
