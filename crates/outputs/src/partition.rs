@@ -21,11 +21,20 @@ pub fn encode_groups(
     encoded: &mut Encoded,
     mut write: impl FnMut(&Bitmap, &mut Encoded),
 ) {
+    encode_named_groups(groups, encoded, |_, rows, encoded| write(rows, encoded));
+}
+
+/// The same; `write` gets the destination too.
+pub fn encode_named_groups(
+    groups: Vec<Group>,
+    encoded: &mut Encoded,
+    mut write: impl FnMut(&str, &Bitmap, &mut Encoded),
+) {
     for group in groups {
         match group.destination {
             Ok(destination) => {
-                encoded.begin_part(destination);
-                write(&group.rows, encoded);
+                encoded.begin_part(destination.clone());
+                write(&destination, &group.rows, encoded);
             }
             Err(reason) => refuse_rows(&group.rows, &reason, encoded),
         }

@@ -328,8 +328,8 @@ impl Builder<'_> {
     ) -> Result<(), ConfigError> {
         let is_late = matches!(&output.component, AnyOutput::Writer(it) if it.confirms_late());
         let waits = inputs.iter().find(|input| !input.component.can_wait());
-        let is_safe =
-            self.finite || self.effects != Effects::All || matches!(queue, QueueSettings::Disk(_));
+        let is_stored = matches!(queue, QueueSettings::Disk(_) | QueueSettings::Kafka(_));
+        let is_safe = self.finite || self.effects != Effects::All || is_stored;
         let Some(input) = waits.filter(|_| is_late && !is_safe) else {
             return Ok(());
         };

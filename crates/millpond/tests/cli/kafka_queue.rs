@@ -121,6 +121,37 @@ fn machines_share_the_work_and_lose_nothing_when_they_are_killed() {
 }
 
 #[test]
+fn an_event_that_the_topic_does_not_take_becomes_a_dead_letter() {
+    let Some(broker) = KafkaBroker::start() else {
+        return;
+    };
+    let folder = Folder::new();
+    let topic = ["--create", "--topic", "millpond.app"];
+    let limit = ["--config", "max.message.bytes=9000"];
+    broker.command(
+        "org.apache.kafka.tools.TopicCommand",
+        &[&topic[..], &limit].concat(),
+    );
+    // It is packed before the topic was asked for its limit.
+    let lines = format!("first\n{}\nlast\n", "x".repeat(12_000));
+    append(&folder.path("r1.log"), &lines);
+    let mut both = machine(&folder, &broker, "r1", "receive,process");
+    let data = folder.path("r1.state");
+    let mut listed = String::new();
+    both.until("a dead letter and the other events", || {
+        let list = ["dead-letters", "list", "--json", "--data-dir", &data];
+        listed = millpond(&list).out;
+        !listed.is_empty() && values(&folder, &["r1"], "all", "message").len() == 2
+    });
+    assert!(
+        listed.contains("a record of the topic may have"),
+        "{listed}"
+    );
+    assert_eq!(listed.lines().count(), 1, "{listed}");
+    both.stop();
+}
+
+#[test]
 fn what_needs_all_events_in_one_place_is_refused() {
     let folder = Folder::new();
     let check = |pipeline: &str| {
@@ -174,4 +205,11 @@ fn what_needs_all_events_in_one_place_is_refused() {
         }
         assert_eq!(said.lines().count(), parts.len() + 1, "{said}");
     }
+    // Senders hear that events are safe when the topic has them, however long an object takes.
+    let yaml = format!(
+        "data_dir: '{}'\npipelines:\n  web:\n    input: {{ http: {{ address: '127.0.0.1:8080' }} }}\n{queue}    output: {{ object_store: {{ url: '{}' }} }}\n",
+        folder.path("data"),
+        folder.path("objects"),
+    );
+    millpond(&["check", &folder.write("late.yaml", yaml)]).expect(0);
 }

@@ -258,6 +258,27 @@ fn a_run_ends_at_the_end_and_knows_about_messages() {
 }
 
 #[test]
+fn an_event_may_go_to_several_subjects_of_a_stream_but_gives_no_commands() {
+    let folder = Folder::new();
+    let Some(nats) = Nats::start(&folder) else {
+        return;
+    };
+    nats.create_stream("logs");
+    let host = format!("127.0.0.1:{}", nats.port);
+    let log = folder.write("log", numbered("app", 0..10));
+    let to = |subject: &str| format!("nats {host} subject={subject} user=u password=secret");
+    // The third one repeats the first, so that the stream drops it.
+    for (subject, count) in [("logs.one", 10), ("logs.two", 20), ("logs.one", 20)] {
+        run(&format!("file {log} | {}", to(subject))).expect(0);
+        assert_eq!(nats.count("logs"), count, "{subject}");
+    }
+    let command = folder.write("command", "{\"s\":\"$JS.API.STREAM.PURGE.logs\"}\n");
+    let ended = run(&format!("file {command} codec=json | {}", to("'%{s}'")));
+    assert!(ended.err.contains("begins with `$`"), "{}", ended.err);
+    assert_eq!(nats.count("logs"), 20);
+}
+
+#[test]
 fn what_must_be_mended_ends_a_run_and_is_said() {
     let folder = Folder::new();
     let Some(nats) = Nats::start(&folder) else {

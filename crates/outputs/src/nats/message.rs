@@ -62,8 +62,8 @@ impl MessageFormat {
         self.codec.reads().into_iter().chain(headers).collect()
     }
 
-    /// Appends rows, and says where each ends.
-    pub fn write(&self, batch: &Batch, rows: &Bitmap, encoded: &mut Encoded) {
+    /// Appends rows, all for one subject, and says where each ends.
+    pub fn write(&self, batch: &Batch, rows: &Bitmap, subject: &str, encoded: &mut Encoded) {
         encoded.ends.reserve(rows.count());
         let mut codec = self.codec.bind(batch);
         let headers = self.headers.iter();
@@ -76,7 +76,12 @@ impl MessageFormat {
             out.extend_from_slice(&[0; 8]);
             out.extend_from_slice(b"NATS/1.0\r\n");
             if self.carries_ids {
-                write_header(out, ID_HEADER, |out| batch.origin().write_id(row, out));
+                // A stream compares the ids of all of its subjects, and one event may go to several.
+                write_header(out, ID_HEADER, |out| {
+                    batch.origin().write_id(row, out);
+                    out.push(b' ');
+                    out.extend_from_slice(subject.as_bytes());
+                });
             }
             for (name, text) in &mut headers {
                 write_header(out, name, |out| text.write(row, out));

@@ -29,7 +29,7 @@ use self::message::{MessageFormat, messages};
 use self::protocol::Nats;
 use crate::codec::{ABSENT, CodecName, CodecSettings};
 use crate::exchange::{ConnectionSettings, Exchange};
-use crate::partition::{encode_groups, partition};
+use crate::partition::{encode_named_groups, partition};
 use crate::schema::{codec_beside, with};
 
 /// How long a subject may be.
@@ -80,8 +80,8 @@ pub struct Config {
     /// Headers of a message, each with its text, which may contain `%{field}`. A header whose text is empty is left out.
     #[serde(default)]
     pub headers: BTreeMap<String, String>,
-    /// Whether messages carry the ids of their events, in the header `Nats-Msg-Id`. Streams drop what comes again with the same id
-    /// within their `duplicate_window`.
+    /// Whether messages carry the ids of their events, in the header `Nats-Msg-Id`, each with the subject. Streams drop what comes again with
+    /// the same id and subject within their `duplicate_window`.
     #[serde(default = "ids_default")]
     pub event_ids: bool,
 }
@@ -108,7 +108,7 @@ fn build(node: &Node, _: &BuildContext) -> Result<Arc<dyn Sender>, ConfigError> 
     let at = node.nearest("subject");
     let subject = crate::codec::template(node, at, &config.subject)?;
     if let Some(constant) = subject.constant() {
-        checked(constant.as_bytes()).map_err(|reason| at.error(reason.to_string()))?;
+        named(constant.as_bytes()).map_err(|reason| at.error(reason.to_string()))?;
     }
     let protocol = Nats {
         login,
@@ -124,8 +124,20 @@ fn build(node: &Node, _: &BuildContext) -> Result<Arc<dyn Sender>, ConfigError> 
     }))
 }
 
-/// A subject that is used, or why it is not.
+/// A subject that fields gave, or why it is not used.
 fn checked(subject: &[u8]) -> Result<Arc<str>, Arc<str>> {
+    let subject = named(subject)?;
+    match subject.starts_with('$') {
+        true => Err(format!(
+            "`{subject}` begins with `$`: such subjects are commands to the server, which events cannot give"
+        )
+        .into()),
+        false => Ok(subject),
+    }
+}
+
+/// A subject that is used, or why it is not.
+fn named(subject: &[u8]) -> Result<Arc<str>, Arc<str>> {
     if subject.len() > SUBJECT_BYTES_MAX {
         let len = subject.len();
         let reason =
@@ -185,8 +197,8 @@ impl Output for NatsOutput {
         let mut subject = self.subject.bind(batch, ABSENT);
         let render = |row: usize, out: &mut Vec<u8>| subject.write(row, out);
         let groups = partition(batch, rows, render, checked);
-        encode_groups(groups, encoded, |rows, encoded| {
-            self.format.write(batch, rows, encoded);
+        encode_named_groups(groups, encoded, |subject, rows, encoded| {
+            self.format.write(batch, rows, subject, encoded);
         });
     }
 

@@ -267,9 +267,8 @@ impl ObjectStoreOutput {
         partition(batch, rows, render, |path| {
             let path = std::str::from_utf8(path);
             let path = path.map_err(|_| "the name of the object is not valid UTF-8")?;
-            // Buckets have what is not ASCII as three bytes each.
-            let len = object_store::path::Path::from(path).as_ref().len();
-            if len.max(path.len()) > PATH_BYTES_MAX {
+            let len = path.len();
+            if len > PATH_BYTES_MAX {
                 return Err(format!(
                     "the `path` of the object has {len} bytes, but at most {PATH_BYTES_MAX} are allowed",
                 )

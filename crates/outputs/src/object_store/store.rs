@@ -44,7 +44,7 @@ impl Store {
         match self {
             Self::Folder(folder) => folder.check(),
             Self::Bucket(bucket, shown) => {
-                let path = Path::from(key);
+                let path = path_of(key);
                 let id = bucket.create_multipart(&path).await;
                 let id = id.map_err(|error| failed(shown, &error))?;
                 let aborted = bucket.abort_multipart(&path, &id).await;
@@ -62,7 +62,7 @@ impl Store {
                 object.complete()
             }
             Self::Bucket(bucket, shown) => {
-                let put = bucket.put(&Path::from(key), PutPayload::from(bytes)).await;
+                let put = bucket.put(&path_of(key), PutPayload::from(bytes)).await;
                 put.map(drop).map_err(|error| failed(shown, &error))
             }
         }
@@ -73,7 +73,7 @@ impl Store {
         match self {
             Self::Folder(folder) => folder.begin(key).map(Parts::Folder),
             Self::Bucket(bucket, shown) => {
-                let id = bucket.create_multipart(&Path::from(key)).await;
+                let id = bucket.create_multipart(&path_of(key)).await;
                 Ok(Parts::Bucket {
                     id: id.map_err(|error| failed(shown, &error))?,
                     parts: Vec::new(),
@@ -88,7 +88,7 @@ impl Store {
         match (self, to) {
             (Self::Bucket(bucket, shown), Parts::Bucket { id, parts, bytes }) => {
                 let payload = PutPayload::from(part.clone());
-                let path = Path::from(key);
+                let path = path_of(key);
                 let sent = bucket.put_part(&path, id, parts.len(), payload).await;
                 parts.push(sent.map_err(|error| lost_parts(shown, &error))?);
                 *bytes += part.len() as u64;
@@ -103,7 +103,7 @@ impl Store {
     pub async fn complete(&self, key: &str, of: &mut Parts) -> Result<(), WriteError> {
         match (self, of) {
             (Self::Bucket(bucket, shown), Parts::Bucket { id, parts, bytes }) => {
-                let path = Path::from(key);
+                let path = path_of(key);
                 let completed = bucket.complete_multipart(&path, id, parts.clone()).await;
                 let Err(error) = completed else { return Ok(()) };
                 // The answer to an earlier attempt may have been lost.
@@ -120,9 +120,14 @@ impl Store {
     /// Forgets the parts. What cannot be removed, the store removes by its own rules.
     pub async fn abort(&self, key: &str, parts: Parts) {
         if let (Self::Bucket(bucket, _), Parts::Bucket { id, .. }) = (self, parts) {
-            let _ = bucket.abort_multipart(&Path::from(key), &id).await;
+            let _ = bucket.abort_multipart(&path_of(key), &id).await;
         }
     }
+}
+
+/// The key as a path, byte for byte, so that objects are found under the names that they were given.
+fn path_of(key: &str) -> Path {
+    Path::parse(key).unwrap_or_else(|_| Path::from(key))
 }
 
 /// As [`failed`], for an object whose parts the store no longer knows.
@@ -148,5 +153,17 @@ fn failed(shown: &str, error: &Error) -> WriteError {
         | Error::NotSupported { .. }
         | Error::InvalidPath { .. } => WriteError::Blocked(text),
         _ => WriteError::Retry(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_stay_as_they_are() {
+        for key in ["pre~fix/a", "\u{f6}ut/team{a} 1/%2e.ndjson.gz", "a=b/c+d&e"] {
+            assert_eq!(path_of(key).as_ref(), key);
+        }
     }
 }

@@ -232,10 +232,12 @@ impl Output for QueueOutput {
     fn encode(&self, batch: &Batch, rows: &Bitmap, encoded: &mut Encoded) {
         let max = self.record_max.load(Ordering::Relaxed);
         packing::pack(&batch.handed_on(rows), max, encoded);
-        if !encoded.refused.is_empty() && !rows.is_full() {
+        if !rows.is_full() {
             let numbers: Vec<usize> = rows.iter().collect();
-            for refused in &mut encoded.refused {
-                refused.row = numbers[refused.row];
+            let refused = encoded.refused.iter_mut();
+            let packed = encoded.parts.iter_mut().flat_map(|part| &mut part.rows);
+            for row in refused.map(|refused| &mut refused.row).chain(packed) {
+                *row = numbers[*row];
             }
         }
     }
@@ -283,8 +285,15 @@ impl Collector for QueueOutput {
         let max = self.queue.own.max_in_flight_bytes.bytes();
         self.wait(max.saturating_sub(encoded.bytes.len())).await?;
         let client = self.client()?;
-        self.send_all(&client, encoded, sequence);
-        Ok(Written::default())
+        // Workers do not wait until the topic was asked, so what they packed may be larger than it takes.
+        let record_max = self.record_max.load(Ordering::Relaxed);
+        let repacked = packing::repack(encoded, record_max);
+        let repacked = repacked.map_err(|error| WriteError::Fatal(error.to_string()))?;
+        self.send_all(&client, repacked.as_ref().unwrap_or(encoded), sequence);
+        Ok(Written {
+            refused: repacked.map_or(Vec::new(), |repacked| repacked.refused),
+            ..Written::default()
+        })
     }
 
     async fn tend(&self, _: bool) -> Result<u64, WriteError> {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use batch::Batch;
+use batch::{Batch, WireError};
 use bytes::Bytes;
 use component::{DestinationPart, Encoded, RowAnswer};
 
@@ -23,6 +23,33 @@ pub fn pack(batch: &Batch, max: usize, encoded: &mut Encoded) {
         pack_rows(&batch.pick(&rows), from, max, encoded);
         from = to;
     }
+}
+
+/// The same records, and in place of those that are larger than `max` bytes several; nothing if none is.
+///
+/// # Errors
+/// One of them cannot be read.
+pub fn repack(encoded: &Encoded, max: usize) -> Result<Option<Encoded>, WireError> {
+    if encoded.parts.iter().all(|part| part.bytes.len() <= max) {
+        return Ok(None);
+    }
+    let mut repacked = Encoded::default();
+    for part in &encoded.parts {
+        let record = &encoded.bytes[part.bytes.clone()];
+        let (parts, refused) = (repacked.parts.len(), repacked.refused.len());
+        pack(
+            &Batch::thaw(Bytes::copy_from_slice(record))?,
+            max,
+            &mut repacked,
+        );
+        let packed = repacked.parts[parts..].iter_mut();
+        let packed = packed.flat_map(|new| &mut new.rows);
+        let refused = repacked.refused[refused..].iter_mut();
+        for row in packed.chain(refused.map(|refused| &mut refused.row)) {
+            *row = part.rows[*row];
+        }
+    }
+    Ok(Some(repacked))
 }
 
 /// Writes the two halves of a batch as a record each, however large they are.
@@ -51,7 +78,7 @@ fn pack_rows(rows: &Batch, from: usize, max: usize, encoded: &mut Encoded) {
         encoded.parts.push(DestinationPart {
             destination: Arc::default(),
             bytes: start..encoded.bytes.len(),
-            rows: Vec::new(),
+            rows: (from..from + rows.len()).collect(),
         });
         return;
     }
@@ -149,7 +176,23 @@ mod tests {
         pack(&of_lines(&lines), 2_000, &mut encoded);
         let refused: Vec<usize> = encoded.refused.iter().map(|it| it.row).collect();
         assert_eq!((refused, encoded.rows), (vec![7], 19));
-        lines.remove(7);
-        assert_eq!(unpacked(&encoded).0, lines);
+        let rest = [&lines[..7], &lines[8..]].concat();
+        assert_eq!(unpacked(&encoded).0, rest);
+        // The same where the limit is known later, also for records that have only some of the rows.
+        let mut early = Encoded::default();
+        pack(&of_lines(&lines), 6_000, &mut early);
+        assert_eq!(
+            repack(&early, 6_000).expect("records").map(|it| it.rows),
+            None
+        );
+        for part in &mut early.parts {
+            part.rows.iter_mut().for_each(|row| *row += 100);
+        }
+        let late = repack(&early, 2_000)
+            .expect("records")
+            .expect("one is larger");
+        let refused: Vec<usize> = late.refused.iter().map(|it| it.row).collect();
+        assert_eq!((refused, late.rows), (vec![107], 19));
+        assert_eq!(unpacked(&late).0, rest);
     }
 }
