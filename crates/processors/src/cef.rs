@@ -30,7 +30,7 @@ pub const SPEC: Spec = Spec {
             title: "An event behind a syslog header",
             stage: "cef line",
             input: r#"{"line":"Sep 19 08:26:10 host CEF:0|security|threatmanager|1.0|100|worm successfully stopped|10|src=10.0.0.1 dst=2.1.2.2 msg=Detected a threat.\\n No action needed. spt=1232"}"#,
-            output: r#"{"line":"Sep 19 08:26:10 host CEF:0|security|threatmanager|1.0|100|worm successfully stopped|10|src=10.0.0.1 dst=2.1.2.2 msg=Detected a threat.\\n No action needed. spt=1232","cef":{"version":"0","device":{"vendor":"security","product":"threatmanager","version":"1.0","event_class_id":"100"},"name":"worm successfully stopped","severity":"10","extensions":{"src":"10.0.0.1","dst":"2.1.2.2","msg":"Detected a threat.\n No action needed.","spt":"1232"}}}"#,
+            output: r#"{"line":"Sep 19 08:26:10 host CEF:0|security|threatmanager|1.0|100|worm successfully stopped|10|src=10.0.0.1 dst=2.1.2.2 msg=Detected a threat.\\n No action needed. spt=1232","cef":{"version":"0","device":{"vendor":"security","product":"threatmanager","version":"1.0","event_class_id":"100"},"name":"worm successfully stopped","severity":"10","extensions":{"dst":"2.1.2.2","msg":"Detected a threat.\n No action needed.","spt":"1232","src":"10.0.0.1"}}}"#,
         },
         Example {
             title: "Custom fields by their labels",
@@ -67,7 +67,7 @@ Parses events of CEF, version 0 and 1, by ArcSight's implementation standard:
 
 All values are strings; existing fields are replaced. In the header `\\|` and `\\\\` stand for `|` and `\\`; in the extension `\\=` and `\\\\` stand for `=` and `\\`, `\\n` and `\\r` for line ends. Other backslashes stay.
 A value of the extension goes up to the blank before the next key, which consists of letters, digits and `_.,-[]`; a `=` after anything else belongs to the value. Blanks at the end of the text are removed. A key that
-occurs twice gives a list.
+occurs twice gives a list. New fields of `extensions` are in alphabetical order, capitals first.
 
 With `custom_labels: true`, a pair such as `cs1=…` whose label is sent too, as `cs1Label=Rule name`, gets the label for its name: `extensions` has `Rule name` and neither `cs1` nor `cs1Label`.
 
@@ -324,7 +324,7 @@ mod tests {
             ("", "null"),
             (
                 "src=10.0.0.1 act=blocked a | dst=1.1.1.1",
-                r#"{"src":"10.0.0.1","act":"blocked a |","dst":"1.1.1.1"}"#,
+                r#"{"act":"blocked a |","dst":"1.1.1.1","src":"10.0.0.1"}"#,
             ),
             (
                 r"act=blocked a \\ dst=1.1.1.1",
@@ -339,8 +339,8 @@ mod tests {
                 r#"{"msg":"one\ntwo\r\n","path":"C:\\new"}"#,
             ),
             (r"msg=a\b \| \", r#"{"msg":"a\\b | \\"}"#),
-            ("  src=1  dst=2  ", r#"{"src":"1 ","dst":"2"}"#),
-            ("src= dst=2 spt=", r#"{"src":"","dst":"2","spt":""}"#),
+            ("  src=1  dst=2  ", r#"{"dst":"2","src":"1 "}"#),
+            ("src= dst=2 spt=", r#"{"dst":"2","spt":"","src":""}"#),
             (
                 "request=http://h/?a=b&c=d suser=x",
                 r#"{"request":"http://h/?a=b&c=d","suser":"x"}"#,
@@ -351,7 +351,7 @@ mod tests {
             ),
             (
                 "ad.field[0]=x ad.Error_,Code=y a-b=z",
-                r#"{"ad.field[0]":"x","ad.Error_,Code":"y","a-b":"z"}"#,
+                r#"{"a-b":"z","ad.Error_,Code":"y","ad.field[0]":"x"}"#,
             ),
             ("msg=größe é=1 name=ü", r#"{"msg":"größe é=1","name":"ü"}"#),
             ("a=1 b=2 a=3", r#"{"a":["1","3"],"b":"2"}"#),

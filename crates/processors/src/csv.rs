@@ -30,7 +30,7 @@ pub const SPEC: Spec = Spec {
     name: "csv",
     aliases: &[],
     summary: "Parses a row of CSV into fields.",
-    description: "Takes a text such as `17,\"Smith, Ann\",` apart, by RFC 4180, and gives its values the names in `columns`. A value may stand in quotes, where two quotes stand for one; a quote is one only as the first character of a value. \
+    description: "Takes a text such as `17,\"Smith, Ann\",` apart, by RFC 4180, and gives its values the names in `columns`. A value may stand in quotes, where two quotes stand for one; a quote is one only as the first character of a value. Text between the closing quote and the next delimiter belongs to the value: `\"x\"y` gives `xy`. \
                   Values are strings, unless `convert_datatype` says otherwise; an empty value gives an empty string, or null where it would be \
                   converted. Existing fields are replaced. A byte order mark in front of the first value, as in the first line of a file, is passed over.\n\n\
                   The event fails with `_csvparsefailure` and keeps its fields if there are more or fewer values than columns (unless `strict: false` is set), a quote is not closed, a \
@@ -246,11 +246,11 @@ enum Problem {
     LineEnd { offset: usize },
     #[error("the number of values is {count}, that of columns {wanted}")]
     Count { count: usize, wanted: usize },
-    #[error("`{text}`, the value of {path}, is not {kind}")]
+    #[error("`{text}`, the value of {path}, {refusal}")]
     Type {
         text: String,
         path: FieldPath,
-        kind: &'static str,
+        refusal: &'static str,
     },
 }
 
@@ -377,7 +377,7 @@ impl Column {
         Problem::Type {
             text: String::from_utf8_lossy(text).into_owned(),
             path: self.path.clone(),
-            kind: kind.article_and_name(),
+            refusal: kind.refusal(text),
         }
     }
 }
@@ -514,6 +514,11 @@ mod tests {
                 "columns=[a,b] convert_datatype.b=int",
                 "1,\"\"\"2\"\"\"",
                 "line: `\"2\"`, the value of b, is not a whole number",
+            ),
+            (
+                "columns=[a,b] convert_datatype.b=int",
+                "1,99999999999999999999",
+                "line: `99999999999999999999`, the value of b, is too large for a whole number of 64 bits",
             ),
             (
                 "columns=[a,b] target=line",

@@ -30,12 +30,16 @@ impl DataType {
         }
     }
 
-    /// It, as messages call it.
-    pub fn article_and_name(self) -> &'static str {
+    /// Why a text cannot be converted, as messages say it of the text.
+    pub fn refusal(self, text: &[u8]) -> &'static str {
+        let digits = text.strip_prefix(b"-").or(text.strip_prefix(b"+"));
+        let digits = digits.unwrap_or(text);
+        let is_whole = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
         match self {
-            Self::Int => "a whole number",
-            Self::Float => "a number",
-            Self::Bool => "true or false",
+            Self::Int if is_whole => "is too large for a whole number of 64 bits",
+            Self::Int => "is not a whole number",
+            Self::Float => "is not a number",
+            Self::Bool => "is not true or false",
         }
     }
 

@@ -15,6 +15,7 @@ use serde::Deserialize;
 use sha1::Sha1;
 use sha2::{Digest, Sha256, Sha512};
 
+use crate::setting_words::refuse_words;
 use crate::text::write_hex;
 
 const FAILURE_TAG: &str = "_fingerprintfailure";
@@ -118,6 +119,7 @@ enum HashEncoding {
 }
 
 fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Processor>, ConfigError> {
+    refuse_words(node, is_setting, &["target"])?;
     let config: Config = parse(node)?;
     let paths = component::fields(node, "fields", &config.fields, "name at least one field")?;
     let mut fields: Vec<_> = config.fields.into_iter().zip(paths).collect();
@@ -210,6 +212,15 @@ struct NamedField {
     /// The name that is hashed with it.
     name: Option<Box<str>>,
     path: FieldPath,
+}
+
+fn is_setting(name: &str, value: &str) -> bool {
+    match name {
+        "method" => ["sha256", "sha512", "sha1", "md5", "xxh3"].contains(&value),
+        "encoding" => ["hex", "base64"].contains(&value),
+        "names" => value.parse::<bool>().is_ok(),
+        _ => false,
+    }
 }
 
 #[derive(Clone)]

@@ -4,9 +4,15 @@
 //! cell a value and no copy. Which column a key has is guessed from the row before (the key after the one just seen)
 //! and looked up by hash only where that fails.
 //!
-//! Limits: a batch gets at most [`COLUMNS_MAX`] columns this way. The values of further names are written as one JSON
-//! object a row and merged, which is slower but bounded by the size of the text. A name that comes twice in a row has an
+//! Limits: a batch gets at most [`COLUMNS_MAX`] columns this way. A row with further names is written as one JSON
+//! object and merged, which is slower but bounded by the size of the text. A name that comes twice in a row has an
 //! array of its values.
+//!
+//! Order: names that are not there yet are written in the order of their bytes, so that equal texts give equal objects,
+//! whatever else is in the batch. With further names than columns this holds where nothing was written at or below the
+//! target in this batch before; else the fields written before may stand in front of the row's own or behind them.
+
+use std::borrow::Cow;
 
 use batch::json::Kind;
 use batch::{Cell, ColumnBuilder, Edit, FieldPath, Span, json};
@@ -65,6 +71,9 @@ pub(crate) struct Keyed<'n, N> {
     /// The place in `order` where the next key is guessed.
     guess: usize,
     columns: Vec<KeyedColumn>,
+    /// The values of columns in rows that have no other one.
+    defaults: Vec<(usize, Cell)>,
+    /// The rows with names that have no column: all that they have, in order.
     objects: Option<ColumnBuilder>,
     pairs: Vec<Pair>,
     /// Values of this row that do not stand in its text as they are.
@@ -84,6 +93,7 @@ impl<'n, N: Fn(&[u8]) -> Option<String>> Keyed<'n, N> {
             order: Vec::new(),
             guess: 0,
             columns: Vec::new(),
+            defaults: Vec::new(),
             objects: None,
             pairs: Vec::new(),
             changed: Vec::new(),
@@ -135,8 +145,16 @@ impl<'n, N: Fn(&[u8]) -> Option<String>> Keyed<'n, N> {
         slot
     }
 
+    /// Gives a field a value in all rows that end from now on and have no other one. `cell` makes it, of the field's column.
+    pub fn add_default(&mut self, name: &str, cell: impl FnOnce(&mut ColumnBuilder) -> Cell) {
+        if let Some(column) = self.column(name) {
+            let cell = cell(&mut self.columns[column].values);
+            self.defaults.push((column, cell));
+        }
+    }
+
     /// The column of a field; none when there are too many.
-    pub fn column(&mut self, name: &str) -> Option<usize> {
+    fn column(&mut self, name: &str) -> Option<usize> {
         if let Some(index) = self.columns.iter().position(|column| &*column.name == name) {
             return Some(index);
         }
@@ -148,11 +166,6 @@ impl<'n, N: Fn(&[u8]) -> Option<String>> Keyed<'n, N> {
             values: self.texts.builder(self.len),
         });
         Some(self.columns.len() - 1)
-    }
-
-    /// The values of a column that [`Keyed::column`] gave.
-    pub fn values(&mut self, column: usize) -> &mut ColumnBuilder {
-        &mut self.columns[column].values
     }
 
     /// Writes what was added, as the values of `row`, whose text stands at `span`. `distinct` leaves out values that a
@@ -171,6 +184,12 @@ impl<'n, N: Fn(&[u8]) -> Option<String>> Keyed<'n, N> {
         if !plain {
             self.write_repeated(row, text, distinct);
             self.write_object(row, text, distinct);
+        }
+        for &(column, cell) in &self.defaults {
+            let values = &mut self.columns[column].values;
+            if values.cell(row) == Cell::Keep {
+                values.set(row, cell);
+            }
         }
         self.forget_row();
     }
@@ -217,15 +236,24 @@ impl<'n, N: Fn(&[u8]) -> Option<String>> Keyed<'n, N> {
         }
     }
 
-    /// Makes an object of the values that have no column.
+    /// Makes an object of a row in which some value has no column. The other values are in it, too, for their places: those of
+    /// the columns are laid over them.
     fn write_object(&mut self, row: usize, text: &[u8], distinct: bool) {
-        let key_of = |pair: &Pair| (self.name)(&text[pair.key.0..pair.key.1]).unwrap_or_default();
-        let beyond = self.pairs.iter().filter(|pair| pair.slot == Slot::Object);
-        let mut named: Vec<(String, Value<'_>)> = beyond
-            .map(|pair| (key_of(pair), Value::of(pair.value, text, &self.changed)))
-            .collect();
-        if named.is_empty() {
+        if self.pairs.iter().all(|pair| pair.slot != Slot::Object) {
             return;
+        }
+        let name_of = |pair: &Pair| match pair.slot {
+            Slot::Column(column) => Cow::Borrowed(&*self.columns[column].name),
+            _ => Cow::Owned((self.name)(&text[pair.key.0..pair.key.1]).unwrap_or_default()),
+        };
+        let pairs = self.pairs.iter();
+        let mut named: Vec<(Cow<'_, str>, Value<'_>)> = pairs
+            .map(|pair| (name_of(pair), Value::of(pair.value, text, &self.changed)))
+            .collect();
+        for &(column, _) in &self.defaults {
+            if self.columns[column].values.cell(row) == Cell::Keep {
+                named.push((Cow::Borrowed(&*self.columns[column].name), Value::NULL));
+            }
         }
         named.sort_by(|a, b| a.0.cmp(&b.0));
         let objects = self
@@ -255,7 +283,9 @@ impl<'n, N: Fn(&[u8]) -> Option<String>> Keyed<'n, N> {
             // Whether a key holds a dot is not worth a look at each of them.
             edit.merge(target.cloned(), objects.finish(), true);
         }
-        for KeyedColumn { name, values } in self.columns {
+        let mut columns = self.columns;
+        columns.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        for KeyedColumn { name, values } in columns {
             if values.is_untouched() {
                 continue;
             }
@@ -273,6 +303,11 @@ pub(crate) struct Value<'a> {
 }
 
 impl<'a> Value<'a> {
+    const NULL: Self = Self {
+        bytes: b"null",
+        is_json: true,
+    };
+
     fn of(value: ValueLocation, text: &'a [u8], changed: &'a [u8]) -> Self {
         let (bytes, is_json) = match value {
             ValueLocation::Text(start, end) => (&text[start..end], false),
@@ -312,4 +347,100 @@ pub(crate) fn write_values(values: &[Value<'_>], out: &mut Vec<u8>) {
         value.write(out);
     }
     out.push(b']');
+}
+
+#[cfg(test)]
+mod tests {
+    use component::Spec;
+
+    use crate::testing::{batch_of, build, lines_of, process};
+
+    /// What becomes of the text in the field `m` of the last of these events.
+    fn last_of(spec: &'static Spec, stage: &str, events: &[String]) -> String {
+        let mut batch = batch_of(events.iter().map(|event| &**event));
+        let failures = process(build(spec, stage).expect(stage).as_mut(), &mut batch);
+        assert!(failures.is_empty(), "{failures:?}");
+        lines_of(&batch).pop().expect("an event")
+    }
+
+    /// Checks that the last event of a batch is the same whatever is before it, and gives it.
+    fn check_order(spec: &'static Spec, stage: &str, last: &str, others: &[&str]) -> String {
+        let alone = last_of(spec, stage, &[last.to_owned()]);
+        for other in others {
+            let events = [(*other).to_owned(), last.to_owned()];
+            assert_eq!(last_of(spec, stage, &events), alone, "{stage}: {other}");
+        }
+        alone
+    }
+
+    #[test]
+    fn the_order_of_fields_does_not_depend_on_other_events() {
+        let last = r#"{"m":"a=1 b.c=2 B=3","z":{"y":0,"b.c":0}}"#;
+        let expected = r#"{"m":"a=1 b.c=2 B=3","z":{"y":0,"b.c":"2","B":"3","a":"1"}}"#;
+        let others = [
+            r#"{"m":"b.c=2 a=1"}"#,
+            r#"{"m":"B=1 q=1 b.c=2 b=1","z":{"a":1}}"#,
+        ];
+        for (spec, name) in [(&crate::logfmt::SPEC, "logfmt"), (&crate::kv::SPEC, "kv")] {
+            let stage = format!("{name} m target=z");
+            assert_eq!(check_order(spec, &stage, last, &others), expected);
+            check_order(spec, &format!("{name} m"), last, &others);
+        }
+        let stage = "kv m target=z default_keys.c=7 default_keys.B=8";
+        let defaults = check_order(&crate::kv::SPEC, stage, r#"{"m":"d=1 a=2"}"#, &others);
+        assert_eq!(
+            defaults,
+            r#"{"m":"d=1 a=2","z":{"B":8,"a":"2","c":7,"d":"1"}}"#
+        );
+        check_order(
+            &crate::cef::SPEC,
+            "cef m",
+            r#"{"m":"CEF:0|v|p|1|2|n|3|a=1 b=2"}"#,
+            &[r#"{"m":"CEF:0|v|p|1|2|n|3|b=1 a=2"}"#],
+        );
+        check_order(
+            &crate::leef::SPEC,
+            "leef m",
+            r#"{"m":"LEEF:1.0|v|p|1|2|a=1\tb=2"}"#,
+            &[r#"{"m":"LEEF:1.0|v|p|1|2|b=1\ta=2"}"#],
+        );
+        check_order(
+            &crate::url::SPEC,
+            "url m parameters=url.parameters",
+            r#"{"m":"/?a=1&b=2"}"#,
+            &[r#"{"m":"/?b=2&a=1"}"#],
+        );
+    }
+
+    #[test]
+    fn the_order_of_fields_is_the_same_beyond_the_columns() {
+        let keys =
+            |from: usize| -> String { (from..from + 300).map(|n| format!(" k{n}=1")).collect() };
+        let others = [
+            format!(r#"{{"m":"{}"}}"#, keys(0)),
+            format!(r#"{{"m":"z=1 b=2{}"}}"#, keys(0)),
+            format!(r#"{{"m":"c=2{}"}}"#, keys(1000)),
+        ];
+        let others: Vec<&str> = others.iter().map(|event| &**event).collect();
+        for last in [
+            r#"{"m":"a=1 z=2 b=3 c=4 a=5"}"#,
+            r#"{"m":"a=1 z=2 b=3 c=4 a=5","t":{"y":1,"c":1}}"#,
+        ] {
+            for stage in ["kv m target=t default_keys.d=7", "kv m target=t"] {
+                let event = check_order(&crate::kv::SPEC, stage, last, &others);
+                let default = if stage.contains("d=7") {
+                    r#","d":7"#
+                } else {
+                    ""
+                };
+                let expected = match last.contains('y') {
+                    false => format!(r#""t":{{"a":["1","5"],"b":"3","c":"4"{default},"z":"2"}}"#),
+                    true => {
+                        format!(r#""t":{{"y":1,"c":"4","a":["1","5"],"b":"3"{default},"z":"2"}}"#)
+                    }
+                };
+                assert!(event.ends_with(&format!("{expected}}}")), "{event}");
+            }
+        }
+    }
 }

@@ -27,13 +27,13 @@ pub const SPEC: Spec = Spec {
             title: "Version 2.0, with a separator of its own",
             stage: "leef line",
             input: r#"{"line":"LEEF:2.0|Lancope|StealthWatch|1.0|41|^|src=10.0.1.8^dst=10.0.0.5^sev=5^msg=a = b"}"#,
-            output: r#"{"line":"LEEF:2.0|Lancope|StealthWatch|1.0|41|^|src=10.0.1.8^dst=10.0.0.5^sev=5^msg=a = b","leef":{"version":"2.0","device":{"vendor":"Lancope","product":"StealthWatch","version":"1.0"},"event_id":"41","attributes":{"src":"10.0.1.8","dst":"10.0.0.5","sev":"5","msg":"a = b"}}}"#,
+            output: r#"{"line":"LEEF:2.0|Lancope|StealthWatch|1.0|41|^|src=10.0.1.8^dst=10.0.0.5^sev=5^msg=a = b","leef":{"version":"2.0","device":{"vendor":"Lancope","product":"StealthWatch","version":"1.0"},"event_id":"41","attributes":{"dst":"10.0.0.5","msg":"a = b","sev":"5","src":"10.0.1.8"}}}"#,
         },
         Example {
             title: "Version 1.0 behind a syslog header",
             stage: "leef line",
             input: r#"{"line":"Jan 18 11:07:53 192.168.1.1 LEEF:1.0|QRadar|QRM|1.0|NEW_PORT_DISCOVERD|src=172.5.6.67\tcat=anomaly\tmsg=there are spaces in this message"}"#,
-            output: r#"{"line":"Jan 18 11:07:53 192.168.1.1 LEEF:1.0|QRadar|QRM|1.0|NEW_PORT_DISCOVERD|src=172.5.6.67\tcat=anomaly\tmsg=there are spaces in this message","leef":{"version":"1.0","device":{"vendor":"QRadar","product":"QRM","version":"1.0"},"event_id":"NEW_PORT_DISCOVERD","attributes":{"src":"172.5.6.67","cat":"anomaly","msg":"there are spaces in this message"}}}"#,
+            output: r#"{"line":"Jan 18 11:07:53 192.168.1.1 LEEF:1.0|QRadar|QRM|1.0|NEW_PORT_DISCOVERD|src=172.5.6.67\tcat=anomaly\tmsg=there are spaces in this message","leef":{"version":"1.0","device":{"vendor":"QRadar","product":"QRM","version":"1.0"},"event_id":"NEW_PORT_DISCOVERD","attributes":{"cat":"anomaly","msg":"there are spaces in this message","src":"172.5.6.67"}}}"#,
         },
         Example {
             title: "Tabs that a relay has escaped",
@@ -63,7 +63,7 @@ header, is passed over. The fields below `target` are:
 
 All values are strings; existing fields are replaced. Attributes are separated by tabs, or in version 2.0 by the separator that the event names: one character, its number in hexadecimal, such as `x5E` or `0x5E`, or `\\t` or `tab` for a tab. Where it names none, and where it
 is left out, they are separated by tabs. `delimiter` takes the place of either, whatever the event names. The first `=` of an attribute ends its key, and blanks around keys are removed; a part without `=` belongs to the value before it, separator included. A key that occurs
-twice gives a list. Blanks at the end of the text are removed.
+twice gives a list. New fields of `attributes` are in alphabetical order, capitals first. Blanks at the end of the text are removed.
 
 The event fails with `_leefparsefailure` and keeps its fields if there is no `LEEF:` with a version, the header is incomplete, it names another separator, such as `;;`, the attributes do not begin with a key, or `target` or something above it is not an object. If the field is absent or null, nothing happens. The
 first 128 distinct keys of a batch are processed in columns; events with further keys take several times as long.
@@ -309,7 +309,7 @@ mod tests {
     #[test]
     fn attributes_are_read() {
         for (attributes, expected) in [
-            ("a=b=c\tk =v\t d=é", r#"{"a":"b=c","k":"v","d":"é"}"#),
+            ("a=b=c\tk =v\t d=é", r#"{"a":"b=c","d":"é","k":"v"}"#),
             ("a=1\ttail\tb=2", r#"{"a":"1\ttail","b":"2"}"#),
             ("a=1\t\tb=2\t=3", r#"{"a":"1","b":"2\t=3"}"#),
             ("\ta=\tb=", r#"{"a":"","b":""}"#),

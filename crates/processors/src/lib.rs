@@ -42,6 +42,7 @@ mod rename;
 mod reshape;
 mod sample;
 mod set;
+mod setting_words;
 mod sort;
 mod split;
 mod summarize;

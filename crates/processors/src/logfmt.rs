@@ -28,7 +28,7 @@ pub const SPEC: Spec = Spec {
                   characters separate pairs. Values are strings: up to the next blank, in double quotes with the escapes of JSON (`\\\"`, `\\n`, `\\u00e9`) and those of Go (`\\x1b`, `\\033`, `\\a`, `\\v`, `\\'`, `\\U0001f600`), or in single \
                   quotes without escapes. Bytes given by `\\x` and octal escapes that are not UTF-8 become U+FFFD. `key=` gives an empty string, and a key without `=` is `true`, unless `allow_bare_keys: false` leaves it out. `=` and quotes within an unquoted value belong to it, so that \
                   `url=/a?b=c` is one pair; go-logfmt itself refuses these.\n\n\
-                  Keys become fields as they are, dots included: the field `a.b` of `a.b=1` is found by that name. A key that occurs twice gives a list. Existing fields are replaced.\n\n\
+                  Keys become fields as they are, dots included: the field `a.b` of `a.b=1` is found by that name. A key that occurs twice gives a list. Existing fields are replaced in their place; new ones follow in alphabetical order, capitals first, so that lines with the same pairs give the same object.\n\n\
                   The event fails with `_logfmtparsefailure` and keeps its fields if a quote is not closed, an escape is invalid, a pair has no key, a key holds a quote, or `target` or something above it is not an object. If the field is absent or null, nothing \
                   happens.\n\n\
                   For other separators, and for pairs among other text, use `kv`. The first 128 distinct keys of a batch are processed in columns; events with further keys take several times as long.",
@@ -39,13 +39,13 @@ pub const SPEC: Spec = Spec {
             title: "A line of a program in Go",
             stage: "logfmt line",
             input: r#"{"line":"level=info msg=\"cannot read \\\"a b\\\"\" took=1.5ms err= cached"}"#,
-            output: r#"{"line":"level=info msg=\"cannot read \\\"a b\\\"\" took=1.5ms err= cached","level":"info","msg":"cannot read \"a b\"","took":"1.5ms","err":"","cached":true}"#,
+            output: r#"{"line":"level=info msg=\"cannot read \\\"a b\\\"\" took=1.5ms err= cached","cached":true,"err":"","level":"info","msg":"cannot read \"a b\"","took":"1.5ms"}"#,
         },
         Example {
             title: "Below a field of their own, without words",
             stage: "logfmt line target=app allow_bare_keys=false",
             input: r#"{"line":"starting user=ann role=a role=b"}"#,
-            output: r#"{"line":"starting user=ann role=a role=b","app":{"user":"ann","role":["a","b"]}}"#,
+            output: r#"{"line":"starting user=ann role=a role=b","app":{"role":["a","b"],"user":"ann"}}"#,
         },
         Example {
             title: "Text that is not logfmt",
@@ -361,7 +361,7 @@ mod tests {
             (
                 "",
                 r#"url=/p?q=1 say=it's w=5""#,
-                r#""url":"/p?q=1","say":"it's","w":"5\"""#,
+                r#""say":"it's","url":"/p?q=1","w":"5\"""#,
             ),
             ("", "é=ü ü", r#""é":"ü","ü":true"#),
             ("", "a a=1 a=\"\\t\"", r#""a":[true,"1","\t"]"#),

@@ -12,13 +12,14 @@ pub(crate) enum Number {
 }
 
 impl Number {
-    /// The number that a value is, also as a text.
+    /// The number that a value is, also as a text with blanks around it.
     pub fn of(value: Value<'_>) -> Option<Self> {
         match value {
             Value::Int(whole) => Some(Self::Int(whole.into())),
             Value::UInt(whole) => Some(Self::Int(whole.into())),
             Value::Float(broken) => broken.is_finite().then_some(Self::Float(broken)),
-            Value::Number(text) | Value::Text(text) => Self::parse(text),
+            Value::Number(text) => Self::parse(text),
+            Value::Text(text) => Self::parse(text.trim_ascii()),
             _ => None,
         }
     }
@@ -85,4 +86,19 @@ fn order_whole(whole: i128, broken: f64) -> Ordering {
     let fraction = broken.fract();
     let by_fraction = 0.0_f64.partial_cmp(&fraction).unwrap_or(Ordering::Equal);
     whole.cmp(&(broken.trunc() as i128)).then(by_fraction)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_numbers_with_blanks_around_them() {
+        let of = |text: &str| Number::of(Value::Text(text.as_bytes()));
+        assert_eq!(of(" 3 "), Some(Number::Int(3)));
+        assert_eq!(of("\t-3.5\r\n"), Some(Number::Float(-3.5)));
+        for text in ["", " ", "3 4", "- 3", "x", "1e999"] {
+            assert_eq!(of(text), None, "{text}");
+        }
+    }
 }

@@ -2,12 +2,15 @@
 //!
 //! It counts as `summarize` does, and tells of the groups with the highest counts.
 
+use batch::FieldPath;
 use component::{Build, BuildContext, Example, Order, Processor, Spec, parse};
 use config::{ConfigError, Count, Node, Period, Positional, Positive};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::names::overlap;
 use crate::remembered::{default_max_keys, default_time};
+use crate::setting_words::refuse_words;
 use crate::summarize;
 
 /// The processor's description.
@@ -77,8 +80,16 @@ fn default_limit() -> Positive<Count> {
 }
 
 fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Processor>, ConfigError> {
+    refuse_words(node, is_setting, &[])?;
     let config: Config = parse(node)?;
     let by = component::fields(node, "fields", &config.fields, "name at least one field")?;
+    let count = FieldPath::from_keys(["count"]);
+    if let Some(index) = by.iter().position(|path| overlap(path, &count)) {
+        let place = node.nearest(&format!("fields[{index}]"));
+        let message = "`count` gets how often a value came, and cannot be counted itself";
+        let error = place.error(message);
+        return Err(error.note("rename the field in front of `top`: rename count -> NAME"));
+    }
     let limit = usize::try_from(config.limit.0).unwrap_or(usize::MAX);
     let settings = summarize::Config {
         functions: vec!["count()".to_owned()],
@@ -90,6 +101,14 @@ fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Processor>, Conf
     };
     let counting = summarize::make(node, &settings, by, context)?;
     Ok(Box::new(counting.limited(limit, SPEC.name)))
+}
+
+fn is_setting(name: &str, value: &str) -> bool {
+    match name {
+        "limit" | "max_keys" => value.parse::<Count>().is_ok(),
+        "every" | "lateness" => value.parse::<Period>().is_ok(),
+        _ => false,
+    }
 }
 
 #[cfg(test)]
@@ -104,7 +123,8 @@ mod tests {
             &[
                 ("top", "the setting `fields` is missing"),
                 ("top a limit=0", "at least 1 is expected"),
-                ("top count", "which is something else already"),
+                ("top a, count", "`count` gets how often a value came"),
+                ("top count.x", "`count` gets how often a value came"),
                 ("top a lateness=1s", "no effect without `every`"),
             ],
         );

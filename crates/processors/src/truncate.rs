@@ -8,6 +8,8 @@ use config::{ConfigError, Node, Positional, Positive, Size};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::setting_words::{is_no_field, refuse_words};
+
 const TAG: &str = "_truncated";
 
 /// The processor's description.
@@ -69,6 +71,7 @@ struct Config {
 }
 
 fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Processor>, ConfigError> {
+    refuse_words(node, is_setting, &[])?;
     let config: Config = parse(node)?;
     let empty = "name at least one field, or leave `fields` out to shorten all texts";
     let fields = config
@@ -91,6 +94,14 @@ fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Processor>, Conf
         tag: context.tag_or(TAG),
         texts: 0,
     }))
+}
+
+fn is_setting(name: &str, value: &str) -> bool {
+    match name {
+        "max" => value.parse::<Size>().is_ok(),
+        "suffix" => is_no_field(value),
+        _ => false,
+    }
 }
 
 #[derive(Clone)]

@@ -39,7 +39,7 @@ pub const SPEC: Spec = Spec {
             title: "The path of a request, with the parameters of its query",
             stage: "url request parameters=url.parameters",
             input: r#"{"request":"/search?q=caf%C3%A9+au+lait&page=2&tag=a&tag=b"}"#,
-            output: r#"{"request":"/search?q=caf%C3%A9+au+lait&page=2&tag=a&tag=b","url":{"original":"/search?q=caf%C3%A9+au+lait&page=2&tag=a&tag=b","path":"/search","query":"q=caf%C3%A9+au+lait&page=2&tag=a&tag=b","parameters":{"q":"café au lait","page":"2","tag":["a","b"]}}}"#,
+            output: r#"{"request":"/search?q=caf%C3%A9+au+lait&page=2&tag=a&tag=b","url":{"original":"/search?q=caf%C3%A9+au+lait&page=2&tag=a&tag=b","path":"/search","query":"q=caf%C3%A9+au+lait&page=2&tag=a&tag=b","parameters":{"page":"2","q":"café au lait","tag":["a","b"]}}}"#,
         },
         Example {
             title: "In the place of the text",
@@ -78,13 +78,14 @@ there stay where the URL has no such part: beside an old `url.query` that belong
 | `query` | `x=1` |
 | `fragment` | `top` |
 
-The text is a URL with a scheme, or a path such as `/a?b=1`, as access logs hold it. Nothing is decoded or normalised: letters keep their case, and `%20` stays. The function `url.decode` decodes a field. `registered_domain`,
+The text is a URL with a scheme, or a path such as `/a?b=1`, as access logs hold it; a query or a fragment alone (`?b=1`, `#top`) is taken, too, and so is the `*` of `OPTIONS *`. Of `//host/path`, which has no scheme, `host` is the `domain` and `/path` the `path`: in an access log, a request for a
+path that begins with two slashes looks the same. Nothing is decoded or normalised: letters keep their case, and `%20` stays. The function `url.decode` decodes a field. `registered_domain`,
 `subdomain` and `top_level_domain` are not written: they need the list of public suffixes, which changes every week.
 
 `password` is the password as it stands in the URL, without anything that tells `redact` that it is one, and `original` has it too. Put `redact` in front of `url`, which masks it in the text, or `remove url.password, url.original` behind it.
 
 `parameters` names a field that gets the parameters of the query as an object. There, names and values are decoded as in forms: `%20` and `+` are a blank; bytes that are not UTF-8 then become U+FFFD. A
-parameter without `=` is an empty string, one without a name is left out, and one that occurs twice gives a list. Names with dots are one key.
+parameter without `=` is an empty string, one without a name is left out, and one that occurs twice gives a list. Names with dots are one key. New fields of the object are in alphabetical order, capitals first.
 
 The event fails with `_urlparsefailure` and keeps its fields if the text is no URL, its port is no number up to 65535, brackets hold something else than an IPv6 address, or `target` or something above it is not an object. `target` may be the field itself, which becomes an object then. If the field
 is absent or null, nothing happens.

@@ -379,7 +379,7 @@ impl KafkaReader<'_> {
         let begin = Instant::now();
         while leave.as_ref().is_ok_and(|leave| !leave.is_finished()) {
             if begin.elapsed() > LEAVE_MAX {
-                let text = "no broker answers, so that the last offsets could not be committed: records since then are read again";
+                let text = "the group could not be left in time, because no broker answers or its members are just being told their partitions: records since the last commit are read again, with the ids that they had";
                 self.ctx.diagnostics.warn(text);
                 break;
             }

@@ -192,8 +192,8 @@ async fn names_that_no_store_takes_are_refused() {
     for (value, part) in [
         ("x".repeat(253), None),
         ("x".repeat(254), Some("a part of the `path`")),
-        // Three bytes each for a bucket.
-        ("é".repeat(110), Some("has 664 bytes")),
+        ("é".repeat(126), None),
+        ("é".repeat(127), Some("has 256 bytes")),
     ] {
         let document = format!("{{\"k\":\"{value}\"}}");
         let encoded = testing::encode(&*output, &testing::documents(&[&document]));

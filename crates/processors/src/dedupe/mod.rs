@@ -20,8 +20,9 @@ use serde::Deserialize;
 
 use crate::names::field;
 use crate::remembered::{
-    Fingerprint, TIME, default_max_keys, default_time, max_keys, reads, refuse_words, write_values,
+    Fingerprint, TIME, default_max_keys, default_time, max_keys, reads, write_values,
 };
+use crate::setting_words::refuse_words;
 use recent::RecentKeys;
 
 /// The processor's description.
@@ -115,7 +116,7 @@ struct Config {
 }
 
 fn build(node: &Node, _: &BuildContext) -> Result<Box<dyn Processor>, ConfigError> {
-    refuse_words(node, is_setting)?;
+    refuse_words(node, is_setting, &[])?;
     let config: Config = parse(node)?;
     let empty = "name at least one field, or leave `fields` out to compare whole events";
     let fields = config

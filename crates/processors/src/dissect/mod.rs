@@ -41,7 +41,7 @@ pub const SPEC: Spec = Spec {
                   bracket, which come once in `INFO  [main]`, so that `->` has nothing to pass over and `level` is \
                   `INFO ` with a blank, as with Logstash and Filebeat. `trim_values=right` removes such blanks.\n\n\
                   The text must begin with whatever precedes the first key. If the pattern ends with a delimiter, the text after it is \
-                  ignored. An empty capture sets an empty string. Existing fields are replaced.\n\n\
+                  ignored. An empty capture sets an empty string. Existing fields are replaced. Those whose names are captured come last, in alphabetical order.\n\n\
                   `convert_datatype` takes any field: one that the pattern captures, one whose name is captured \
                   (`%{*name}` and `%{&name}`), or one that the event has already, below `target` where that is set. A field that is absent or null is skipped. Unlike Logstash, which cuts `12.5` down to 12, an `int` \
                   takes whole numbers only.\n\n\
@@ -383,9 +383,9 @@ impl Plan {
 impl Other {
     #[cold]
     fn unconverted(&self, text: &[u8]) -> String {
+        let refusal = self.kind.refusal(text);
         let text = String::from_utf8_lossy(text);
-        let kind = self.kind.article_and_name();
-        format!("`{text}`, the value of {}, is not {kind}", self.path)
+        format!("`{text}`, the value of {}, {refusal}", self.path)
     }
 }
 
@@ -464,12 +464,9 @@ fn unconverted(
 ) -> String {
     set.iter_mut()
         .for_each(|column| column.set(row, Cell::Keep));
+    let refusal = kind.refusal(text);
     let text = String::from_utf8_lossy(text);
-    format!(
-        "`{text}`, captured as {}, is not {}",
-        output.path,
-        kind.article_and_name()
-    )
+    format!("`{text}`, captured as {}, {}", output.path, refusal)
 }
 
 #[cfg(test)]

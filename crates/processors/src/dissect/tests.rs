@@ -122,7 +122,7 @@ fn what_cannot_be_converted_fails_and_sets_nothing() {
         (
             "%{a} %{b|int}",
             "1 18446744073709551616",
-            "message: `18446744073709551616`, captured as b, is not a whole number",
+            "message: `18446744073709551616`, captured as b, is too large for a whole number of 64 bits",
         ),
         (
             "%{a} %{b|float}",

@@ -75,7 +75,7 @@ impl Config {
         if self.timeout > TIMEOUT_MAX {
             let message = format!("`timeout` must be from 0s to {TIMEOUT_MAX}");
             let error = node.nearest("timeout").error(message);
-            return Err(error.note("while a batch waits, so does its worker, which all pipelines share; an answer that comes later is in the cache for later events"));
+            return Err(error.note("while a batch waits, so does one of the workers that the pipeline has for itself; an answer that comes later is in the cache for later events"));
         }
         if self.min_ttl > self.max_ttl {
             let message = format!(

@@ -455,3 +455,13 @@ fn what_cannot_be_used_is_refused() {
         ],
     );
 }
+
+#[test]
+fn who_waits_for_a_long_time_out_is_said() {
+    let error = build(&SPEC, "dns a b timeout=10m").err().expect("refused");
+    let error = error.to_string();
+    assert!(
+        error.contains("workers that the pipeline has for itself"),
+        "{error}"
+    );
+}

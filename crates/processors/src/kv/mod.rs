@@ -12,7 +12,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use batch::{Batch, Bitmap, Cell, Edit, Failures, FieldPath, FieldRead};
+use batch::{Batch, Bitmap, Edit, Failures, FieldPath, FieldRead};
 use component::{Build, BuildContext, Example, Order, Processor, Spec, parse};
 use config::{ConfigError, Node, Positional};
 use schemars::JsonSchema;
@@ -35,7 +35,7 @@ pub const SPEC: Spec = Spec {
     description: "Turns pairs such as `user=ann status=200` into fields; other words are ignored. Values are strings. Quotes (`\"…\"`, `'…'`) or brackets (`(…)`, `[…]`, `<…>`) around a value are removed if the pair ends after the closing one; backslashes stay as they are, but the \
                   byte after one splits nothing. Pairs without a value are left out, and so are pairs without a \
                   key.\n\n\
-                  Keys become fields as they are, dots included: the field `a.b` of `a.b=1` is found by that name. A key that occurs twice gives a list. Existing fields are replaced.\n\n\
+                  Keys become fields as they are, dots included: the field `a.b` of `a.b=1` is found by that name. A key that occurs twice gives a list. Existing fields are replaced in their place; new ones follow in alphabetical order, capitals first, so that texts with the same pairs give the same object.\n\n\
                   Text without pairs is not a failure, nor is a field that is absent or null. Where `target` or \
                   something above it is not an object, the event fails with `_kvparsefailure`.\n\n\
                   With `recursive: true` a value that holds pairs itself becomes an object of these, up to \
@@ -48,7 +48,7 @@ pub const SPEC: Spec = Spec {
             title: "Words and pairs",
             stage: "kv body",
             input: r#"{"body":"login user=ann from=(192.0.2.7) note='no mail' role=a role=b"}"#,
-            output: r#"{"body":"login user=ann from=(192.0.2.7) note='no mail' role=a role=b","user":"ann","from":"192.0.2.7","note":"no mail","role":["a","b"]}"#,
+            output: r#"{"body":"login user=ann from=(192.0.2.7) note='no mail' role=a role=b","from":"192.0.2.7","note":"no mail","role":["a","b"],"user":"ann"}"#,
         },
         Example {
             title: "The parameters of a query, below a field of their own",
@@ -60,7 +60,7 @@ pub const SPEC: Spec = Spec {
             title: "Splitters of several characters, and pairs in values",
             stage: "kv line field_split_pattern='; *' value_split_pattern='->|:=' recursive=true",
             input: r#"{"line":"user->ann;  at:=(x->1; y->2)"}"#,
-            output: r#"{"line":"user->ann;  at:=(x->1; y->2)","user":"ann","at":{"x":"1","y":"2"}}"#,
+            output: r#"{"line":"user->ann;  at:=(x->1; y->2)","at":{"x":"1","y":"2"},"user":"ann"}"#,
         },
     ],
     schema: |generator| generator.subschema_for::<Config>(),
@@ -269,15 +269,10 @@ impl Processor for Kv {
     fn process(&mut self, batch: &mut Batch, rows: &Bitmap) -> Failures {
         let texts = Texts::of(batch, &self.source, rows);
         let mut fields = Keyed::new(batch.len(), &texts, |key: &[u8]| self.name(key));
-        let defaults: Vec<(usize, Cell)> = self
-            .config
-            .default_keys
-            .iter()
-            .filter_map(|(key, value)| {
-                let column = fields.column(&format!("{}{key}", self.config.prefix))?;
-                Some((column, value.cell(fields.values(column))))
-            })
-            .collect();
+        for (key, value) in &self.config.default_keys {
+            let name = format!("{}{key}", self.config.prefix);
+            fields.add_default(&name, |values| value.cell(values));
+        }
         for row in rows.iter() {
             let Some((span, text)) = texts.get(row) else {
                 continue;
@@ -293,12 +288,6 @@ impl Processor for Kv {
                 }
             }
             fields.end_row(row, span, text, !self.config.allow_duplicate_values);
-            for (column, cell) in &defaults {
-                let values = fields.values(*column);
-                if values.cell(row) == Cell::Keep {
-                    values.set(row, *cell);
-                }
-            }
         }
         let mut edit = Edit::new();
         fields.finish(self.target.as_ref(), &mut edit);

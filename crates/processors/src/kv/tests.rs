@@ -133,7 +133,7 @@ fn default_keys_and_settings_in_yaml() {
     let mut batch = batch_of([r#"{"text":"a=1"}"#, r#"{"other":1}"#]);
     process(kv.as_mut(), &mut batch);
     let (with, without) = (
-        r#"{"text":"a=1","list":[1,"x"],"n":null,"a":"1"}"#,
+        r#"{"text":"a=1","a":"1","list":[1,"x"],"n":null}"#,
         r#"{"other":1}"#,
     );
     assert_eq!(lines_of(&batch), [with, without]);

@@ -21,6 +21,7 @@ use serde::Deserialize;
 
 use crate::names;
 use crate::reshape::{Reshape, reshape, separator};
+use crate::setting_words::{is_no_field, refuse_words};
 use layout::NestLayout;
 use rules::NestRules;
 use tree::{NameTree, too_deep};
@@ -92,6 +93,8 @@ fn default_separator() -> String {
 }
 
 fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Processor>, ConfigError> {
+    let is_setting = |name: &str, value: &str| name == "separator" && is_no_field(value);
+    refuse_words(node, is_setting, &[])?;
     let config: Config = parse(node)?;
     let wanted = match &config.fields {
         None => None,

@@ -19,6 +19,7 @@ use regex_automata::meta::Regex;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::setting_words::{as_field, in_backticks, is_no_field, refuse_words};
 use disguise::Disguise;
 use finder::SecretFinder;
 use preset::{Preset, PresetCounts, PresetSet, SecretMatch};
@@ -103,6 +104,8 @@ enum Action {
 }
 
 fn build(node: &Node, _: &BuildContext) -> Result<Box<dyn Processor>, ConfigError> {
+    refuse_words(node, is_setting, &[])?;
+    refuse_presets(node)?;
     let config: Config = parse(node)?;
     let empty = "name at least one field, or leave `fields` out to redact all texts";
     let fields = config
@@ -141,6 +144,50 @@ fn build(node: &Node, _: &BuildContext) -> Result<Box<dyn Processor>, ConfigErro
             counts: PresetCounts::default(),
         },
     }))
+}
+
+fn is_setting(name: &str, value: &str) -> bool {
+    match name {
+        "presets" => Preset::of(value).is_some(),
+        "action" => ["mask", "hash", "hmac"].contains(&value),
+        "keep" => value.parse::<usize>().is_ok(),
+        "mask" | "patterns" => is_no_field(value),
+        _ => false,
+    }
+}
+
+/// Refuses `redact card`, which means a preset and would look at the field `card`. With `fields=`, a field is meant.
+fn refuse_presets(node: &Node) -> Result<(), ConfigError> {
+    let Some((name, fields)) = node.entry("fields") else {
+        return Ok(());
+    };
+    // Without the name of the setting, it stands where its value stands.
+    if name.span.start != fields.span.start {
+        return Ok(());
+    }
+    let fields = match fields.items() {
+        [] => std::slice::from_ref(fields),
+        items => items,
+    };
+    let names = fields
+        .iter()
+        .map(|field| field.as_str().unwrap_or_default());
+    let mut presets = names
+        .enumerate()
+        .filter(|(_, name)| Preset::of(name).is_some());
+    let Some((index, first)) = presets.next() else {
+        return Ok(());
+    };
+    let all: Vec<&str> = [first]
+        .into_iter()
+        .chain(presets.map(|(_, name)| name))
+        .collect();
+    let error = as_field(node, index, first, "preset");
+    let error = match &*all {
+        [only] => error.note(format!("write presets={only}")),
+        all => error.note(format!("write presets=[{}]", all.join(", "))),
+    };
+    Err(in_backticks(error, first))
 }
 
 fn compile(pattern: &str) -> Result<Regex, String> {

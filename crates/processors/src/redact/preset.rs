@@ -67,7 +67,13 @@ impl Preset {
         Self::UrlPassword,
     ];
 
-    /// The name of the counter.
+    /// The preset of a name.
+    pub fn of(name: &str) -> Option<Self> {
+        let mut all = Self::ALL.into_iter().chain([Self::All]);
+        all.find(|preset| preset.name() == name)
+    }
+
+    /// Its name, which is also that of the counter.
     const fn name(self) -> &'static str {
         match self {
             Self::Card => "card",

@@ -19,6 +19,7 @@ use serde::Deserialize;
 use crate::derived::Derived;
 use crate::names::{field, overlap};
 use crate::remembered::{default_max_keys, default_time, max_keys, reads, write_values};
+use crate::setting_words::{is_no_field, refuse_words};
 use open::{BoundedTime, Ended, Group, OpenGroups};
 
 const TAG: &str = "_reducetimeout";
@@ -119,6 +120,16 @@ fn default_max_bytes() -> Positive<Size> {
     Positive::<Size>::from_bytes(16 << 20)
 }
 
+fn is_setting(name: &str, value: &str) -> bool {
+    match name {
+        "start" | "end" => is_no_field(value),
+        "timeout" => value.parse::<Period>().is_ok(),
+        "max_events" | "max_keys" => value.parse::<Count>().is_ok(),
+        "max_bytes" => value.parse::<Size>().is_ok(),
+        _ => false,
+    }
+}
+
 /// The fields whose values are kept. No two of them, the target and the key's fields may overlap.
 fn kept_fields(
     node: &Node,
@@ -158,6 +169,7 @@ fn kept_fields(
 }
 
 fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Processor>, ConfigError> {
+    refuse_words(node, is_setting, &["target", "collect", "last"])?;
     let config: Config = parse(node)?;
     if config.max_bytes.bytes() as u64 > BYTES_MAX {
         let error = node.nearest("max_bytes");

@@ -45,28 +45,6 @@ pub(crate) fn max_keys(node: &Node, max_keys: Count) -> Result<usize, ConfigErro
     Ok(max_keys.0 as usize)
 }
 
-/// Refuses `within 10m` in the place of fields: two that no event has. `is_setting` says whether a name and a value are a setting.
-pub(crate) fn refuse_words(
-    node: &Node,
-    is_setting: impl Fn(&str, &str) -> bool,
-) -> Result<(), ConfigError> {
-    let fields = node.get("fields").map_or(&[][..], Node::items);
-    let fields: Vec<&str> = fields.iter().filter_map(Node::as_str).collect();
-    let mut pairs = fields.windows(2);
-    let index = pairs.position(|pair| matches!(pair, [name, value] if is_setting(name, value)));
-    let Some(index) = index else {
-        return Ok(());
-    };
-    let (name, value) = (fields[index], fields[index + 1]);
-    Err(node
-        .nearest(&format!("fields[{index}]"))
-        .error(format!("`{name}` is a setting, and stands here as a field"))
-        .note(format!("write {name}={value}"))
-        .note(format!(
-            "a field of that name is written `{name}`, in backticks"
-        )))
-}
-
 /// What is read: the fields of the key, and the time. Only a field that was asked for has to be there.
 pub(crate) fn reads(fields: Option<&[FieldPath]>, time: Option<&FieldPath>) -> Vec<Arc<FieldRead>> {
     let fields = fields.unwrap_or_default().iter().cloned();

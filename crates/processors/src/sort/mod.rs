@@ -19,6 +19,7 @@ use serde::Deserialize;
 use crate::derived::{Derived, event_builder, push_event};
 use crate::names;
 use crate::remembered::{SENSELESS, SavedBytes, TIME, save_text};
+use crate::setting_words::refuse_words;
 use key::SortKey;
 
 /// Rows of a batch at most.
@@ -90,6 +91,8 @@ fn default_max_bytes() -> Positive<Size> {
 }
 
 fn build(node: &Node, _: &BuildContext) -> Result<Box<dyn Processor>, ConfigError> {
+    let is_setting = |name: &str, value: &str| name == "max_bytes" && value.parse::<Size>().is_ok();
+    refuse_words(node, is_setting, &[])?;
     let config: Config = parse(node)?;
     if config.fields.is_empty() {
         return Err(node.nearest("fields").error("name at least one field"));

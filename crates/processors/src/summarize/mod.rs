@@ -26,6 +26,7 @@ use serde::Deserialize;
 use crate::derived::Derived;
 use crate::names::{field, overlap};
 use crate::remembered::{default_max_keys, default_time, max_keys, write_values};
+use crate::setting_words::refuse_words_of_functions;
 use functions::Plan;
 use windows::{Span, Window, Windows};
 
@@ -106,6 +107,7 @@ const EVERY_MAX: Period = Period::from_secs(365 * 86_400);
 const LATENESS: Period = Period::from_secs(60);
 
 fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Processor>, ConfigError> {
+    refuse_words_of_functions(node, is_setting)?;
     let config: Config = parse(node)?;
     if config.functions.is_empty() {
         return Err(node
@@ -118,6 +120,14 @@ fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Processor>, Conf
     });
     let by = by.transpose()?.unwrap_or_default();
     Ok(Box::new(make(node, &config, by, context)?))
+}
+
+fn is_setting(name: &str, value: &str) -> bool {
+    match name {
+        "every" | "lateness" => value.parse::<Period>().is_ok(),
+        "max_keys" => value.parse::<Count>().is_ok(),
+        _ => false,
+    }
 }
 
 /// A processor that summarizes by these fields; `config.by` counts for nothing.

@@ -236,3 +236,16 @@ fn large_numbers_are_compared_digit_by_digit() {
     assert_eq!(ended(processor.as_mut()), [expected]);
     assert!(processor.save().len() < 300);
 }
+
+#[test]
+fn numbers_in_texts_may_have_blanks_and_too_large_sums_are_null() {
+    let sums = |events: [&str; 2]| {
+        let mut processor = build(&SPEC, "summarize sum(n), avg(n)").expect("right");
+        results(processor.as_mut(), &events.map(str::to_owned), 2);
+        ended(processor.as_mut())
+    };
+    let texts = sums([r#"{"n":" 3 "}"#, r#"{"n":2}"#]);
+    assert_eq!(texts, [r#"{"n_sum":5,"n_avg":2.5}"#]);
+    let large = sums([r#"{"n":1e308}"#, r#"{"n":1e308}"#]);
+    assert_eq!(large, [r#"{"n_sum":null,"n_avg":null}"#]);
+}

@@ -19,8 +19,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::names::field;
 use crate::remembered::{
-    Fingerprint, default_max_keys, default_time, max_keys, reads, refuse_words, write_values,
+    Fingerprint, default_max_keys, default_time, max_keys, reads, write_values,
 };
+use crate::setting_words::refuse_words;
 use buckets::{Buckets, Pace};
 
 const TAG: &str = "_throttled";
@@ -166,7 +167,14 @@ const FILL_MAX: u64 = 100 * 365 * 86_400 * 1_000_000_000;
 const LATE_MIN: u64 = 60 * 1_000_000_000;
 
 fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Processor>, ConfigError> {
-    refuse_words(node, is_setting)?;
+    refuse_words(node, is_setting, &[])?;
+    if node.get("by").is_some() {
+        let error = node
+            .nearest("by")
+            .error("`by` is not a setting of `throttle`");
+        return Err(error
+            .note("the fields stand in front of the settings: throttle client rate=100 per=1s"));
+    }
     let config: Config = parse(node)?;
     let pace = pace(node, &config)?;
     if config.on_exceed == OnExceed::Drop && context.tag.is_some() {
