@@ -1,5 +1,6 @@
 //! The batch: documents, edits, the selection, and where every row came from.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -189,6 +190,23 @@ impl Batch {
         }
         drop(cache);
         paths.into_iter().map(|path| self.column(path)).collect()
+    }
+
+    /// Where the elements of a JSON array lie that one of a row's columns has, as [`json::elements`] gives them, but mostly without a look at
+    /// what lies between.
+    pub fn elements<'a>(
+        &'a self,
+        row: usize,
+        array: &'a [u8],
+    ) -> impl Iterator<Item = Range<usize>> + 'a {
+        let documents = self.root.own.as_deref();
+        let noted = documents.and_then(|documents| {
+            let document = documents.bytes(documents.cell(row).span()?);
+            documents.places()?.elements(row, document, array)
+        });
+        let others = noted.is_none().then(|| json::elements(array));
+        let noted = noted.into_iter().flatten();
+        noted.chain(others.into_iter().flatten())
     }
 
     /// Whether events are documents; otherwise they have no fields but those that were written.

@@ -1,18 +1,18 @@
-//! Where the members of JSON documents stand.
+//! Where the members of JSON documents stand, and the elements of those that are arrays.
 //!
-//! The validator passes every key of a document. Once fields of such documents are read, it notes on the way where the keys of the document's
-//! own members stand. A field is then found by a look at these places, mostly at one of them: documents that follow each other tend to have
-//! their members in the same order.
+//! The validator passes all of them. Once fields of such documents are read, it notes their places on the way. A field is then found by a look
+//! at the places of the members, mostly at one of them: documents that follow each other tend to have their members in the same order.
 //!
-//! A place takes two bytes, and each document four. Documents that are too long for such places or have very many members have none, nor do
-//! those that were rewritten or lay in a queue on disk: they are searched.
+//! A place takes two bytes, and each document four for its members, and four for elements if it has any. Documents that are too long for such
+//! places or have very many members have none, nor do those that were rewritten or lay in a queue on disk: they are searched.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use crate::json::{JsonError, MEMBERS_MAX, Scan, validate_object, validate_object_listing};
+use crate::json::{JsonError, Noted, Scan, end_before, validate_object, validate_object_noting};
 
-/// Whether fields of an input's documents are read, so that the places of members are worth keeping. The input's decoders and its batches share it.
+/// Whether fields of an input's documents are read, so that places are worth keeping. The input's decoders and its batches share it.
 #[derive(Clone, Debug, Default)]
 pub struct MembersWanted(Arc<AtomicBool>);
 
@@ -22,28 +22,55 @@ impl MembersWanted {
     }
 }
 
-/// The places of the members of the documents of a batch. A place is where the key's opening quote stands, from the beginning of its document.
+/// The places in the documents of a batch, each from the beginning of its document.
 #[derive(Debug)]
 pub(crate) struct MemberPlaces {
-    places: Vec<u16>,
-    /// Those of the document that was validated last, and how many they are.
-    last: Box<[u16; MEMBERS_MAX]>,
-    last_count: usize,
-    /// How many places there are up to the end of each document; rows behind the last one have none.
-    ends: Vec<u32>,
+    /// Where the opening quotes of the keys stand.
+    members: Places,
+    /// Where the elements of members that are arrays begin.
+    elements: Places,
+    /// Those of the document that was validated last.
+    last: Box<Noted>,
     /// Whether places are kept in this batch.
     is_kept: bool,
     wanted: MembersWanted,
+}
+
+/// Places by row.
+#[derive(Debug, Default)]
+struct Places {
+    places: Vec<u16>,
+    /// How many there are up to the end of each row; rows behind the last one have none.
+    ends: Vec<u32>,
+}
+
+impl Places {
+    /// Adds those of a row behind all rows before.
+    fn add(&mut self, row: usize, places: &[u16]) {
+        if !places.is_empty() {
+            self.ends.resize(row, self.places.len() as u32);
+            self.places.extend_from_slice(places);
+            self.ends.push(self.places.len() as u32);
+        }
+    }
+
+    #[inline]
+    fn of(&self, row: usize) -> &[u16] {
+        let Some(&end) = self.ends.get(row) else {
+            return &[];
+        };
+        let start = row.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.places[start as usize..end as usize]
+    }
 }
 
 impl MemberPlaces {
     /// Of no document yet.
     pub fn new(wanted: &MembersWanted) -> Self {
         Self {
-            places: Vec::new(),
-            last: Box::new([0; MEMBERS_MAX]),
-            last_count: 0,
-            ends: Vec::new(),
+            members: Places::default(),
+            elements: Places::default(),
+            last: Box::new(Noted::new()),
             is_kept: wanted.are_wanted(),
             wanted: wanted.clone(),
         }
@@ -52,33 +79,46 @@ impl MemberPlaces {
     /// As [`validate_object`]; [`Self::keep`] may follow.
     pub fn validate_object(&mut self, text: &[u8]) -> Result<Scan, JsonError> {
         if !self.is_kept || text.len() > usize::from(u16::MAX) {
-            self.last_count = 0;
+            self.last.clear();
             return validate_object(text);
         }
-        let (scan, count) = validate_object_listing(text, &mut self.last)?;
-        self.last_count = count;
-        Ok(scan)
+        validate_object_noting(text, &mut self.last)
     }
 
     /// Keeps what the last call of [`Self::validate_object`] noted for the document of this row, which is after all those before.
     pub fn keep(&mut self, row: usize) {
-        if self.is_kept {
-            self.ends.resize(row, self.places.len() as u32);
-            if self.last_count < MEMBERS_MAX {
-                self.places.extend_from_slice(&self.last[..self.last_count]);
-            }
-            self.ends.push(self.places.len() as u32);
-        }
+        self.members.add(row, self.last.members());
+        self.elements.add(row, self.last.elements());
     }
 
-    /// The places in a row's document; none if they are not known.
+    /// The places of the members of a row's document; none if they are not known.
     #[inline]
     pub fn of(&self, row: usize) -> &[u16] {
-        let Some(&end) = self.ends.get(row) else {
-            return &[];
-        };
-        let start = row.checked_sub(1).map_or(0, |before| self.ends[before]);
-        &self.places[start as usize..end as usize]
+        self.members.of(row)
+    }
+
+    /// The elements of an array that is a part of a row's document, if their places are known.
+    pub fn elements<'a>(
+        &'a self,
+        row: usize,
+        document: &[u8],
+        array: &'a [u8],
+    ) -> Option<impl Iterator<Item = Range<usize>> + 'a> {
+        let offset = (array.as_ptr() as usize).checked_sub(document.as_ptr() as usize)?;
+        let end = offset + array.len();
+        let places = self.elements.of(row);
+        let first = places.partition_point(|place| usize::from(*place) <= offset);
+        let behind = places.partition_point(|place| usize::from(*place) < end);
+        let own = places.get(first..behind).filter(|own| !own.is_empty())?;
+        // A part of another kind has none of its own, but an array may have an element in itself that is a part.
+        let is_whole = end <= document.len() && array.first() == Some(&b'[');
+        is_whole.then(|| {
+            (0..own.len()).map(move |index| {
+                let start = usize::from(own[index]) - offset;
+                let next = own.get(index + 1).map(|place| usize::from(*place) - offset);
+                start..end_before(array, start, next)
+            })
+        })
     }
 
     /// Says that a field of these documents is read, for batches to come.
@@ -164,5 +204,47 @@ mod tests {
             let values = (0..lines.len()).map(|row| format!("{:?}", column.value(row)));
             assert_eq!(&values.collect::<Vec<_>>(), expected);
         }
+    }
+
+    #[test]
+    fn elements_are_those_that_a_walk_finds() {
+        let many: Vec<String> = (0..300).map(|n| n.to_string()).collect();
+        let lines = [
+            r#"{"a":[1,"b]",{"c":[7,8]},[9,10],[],{}],"z":[11,{"a":[12]}],"o":{"a":[13,14]}}"#
+                .to_owned(),
+            r#"{ "o" : { "a" : [ [ 1 , 2 ] ] } , "a" : [ 3 , {"a":[4]} , "," ] , "z": [ ] }"#
+                .to_owned(),
+            "{}".to_owned(),
+            format!(r#"{{"z":[{}],"a":[1,2]}}"#, many.join(",")),
+            r#"{"a":[ "x"],"z":[["y"],["w"] ]}"#.to_owned(),
+            "[1,2]".to_owned(),
+            r#"{"a":{"b":[1]},"z":[{"b":[1]}]}"#.to_owned(),
+        ];
+        let wanted = MembersWanted::default();
+        let _ = column(&batch(&lines, &wanted), "a");
+        let noted = batch(&lines, &wanted);
+        let mut listed = 0;
+        for field in ["a", "z", "o.a", "o", "a.b"] {
+            let column = noted.column(&FieldPath::parse(field).expect("a path"));
+            for row in 0..lines.len() {
+                let crate::Value::Json(text) = column.value(row) else {
+                    continue;
+                };
+                if text[0] != b'[' {
+                    continue;
+                }
+                let found: Vec<_> = noted.elements(row, text).collect();
+                let expected: Vec<_> = crate::json::elements(text).collect();
+                assert_eq!(found, expected, "{field} in {}", lines[row]);
+                let documents = noted.root().own.as_ref().expect("documents");
+                let document = documents.bytes(documents.cell(row).span().expect("a document"));
+                let places = documents.places().expect("noted");
+                listed += usize::from(places.elements(row, document, text).is_some());
+            }
+        }
+        assert_eq!(
+            listed, 6,
+            "the others are nested, empty, or of a row with very many"
+        );
     }
 }

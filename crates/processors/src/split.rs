@@ -137,7 +137,7 @@ impl Processor for Split {
         let mut done = Bitmap::none(batch.len());
         for row in rows.iter() {
             let before = parts.rows.len();
-            self.take_apart(&column, row, &mut parts);
+            self.take_apart(batch, &column, row, &mut parts);
             if parts.rows.len() > before {
                 done.insert(row);
             }
@@ -192,7 +192,7 @@ enum PartCell {
 
 impl Split {
     /// Adds the parts of a row.
-    fn take_apart(&self, column: &Column, row: usize, parts: &mut Parts) {
+    fn take_apart(&self, batch: &Batch, column: &Column, row: usize, parts: &mut Parts) {
         let cell = column.cell(row);
         let Some(span) = cell.span() else { return };
         let mut index = 0;
@@ -203,7 +203,7 @@ impl Split {
         };
         match (column.value(row), &self.separator) {
             (Value::Json(text), _) if text.first() == Some(&b'[') => {
-                for element in json::elements(text) {
+                for element in batch.elements(row, text) {
                     let at = element.start;
                     let value = &text[element];
                     let cell = parts.element(value, crate::text::part(span, at, at + value.len()));

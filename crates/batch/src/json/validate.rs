@@ -26,23 +26,70 @@ pub fn validate_object_within(text: &[u8], depth_max: usize) -> Result<Scan, Jso
     validator.run_object()
 }
 
-/// As [`validate_object`], for a text of at most 64 KiB. Gives the number of the object's own members too; where their keys open is in
-/// `places`, if there are fewer of them than room.
+/// As [`validate_object`], for a text of at most 64 KiB; notes what it passes.
 ///
 /// # Errors
 /// The first thing that is wrong, with its offset in bytes.
-pub(crate) fn validate_object_listing(
-    text: &[u8],
-    places: &mut [u16; MEMBERS_MAX],
-) -> Result<(Scan, usize), JsonError> {
+pub(crate) fn validate_object_noting(text: &[u8], noted: &mut Noted) -> Result<Scan, JsonError> {
     debug_assert!(text.len() <= usize::from(u16::MAX));
-    let mut validator = Validator::new(text, Listed { places, count: 0 });
+    noted.clear();
+    let noting = Noting {
+        noted,
+        members: 0,
+        elements: 0,
+    };
+    let mut validator = Validator::new(text, noting);
     let scan = validator.run_object()?;
-    Ok((scan, validator.places.count))
+    let Noting {
+        noted,
+        members,
+        elements,
+    } = validator.places;
+    (noted.members_len, noted.elements_len) = (members, elements);
+    Ok(scan)
 }
 
-/// Room for the places of an object's members. A power of two.
-pub(crate) const MEMBERS_MAX: usize = 128;
+/// What was passed in an object.
+#[derive(Debug)]
+pub(crate) struct Noted {
+    members: [u16; MEMBERS_MAX],
+    members_len: usize,
+    elements: [u16; ELEMENTS_MAX],
+    elements_len: usize,
+}
+
+/// Room for places, powers of two.
+const MEMBERS_MAX: usize = 128;
+const ELEMENTS_MAX: usize = 256;
+
+impl Noted {
+    /// Nothing was passed.
+    pub fn new() -> Self {
+        Self {
+            members: [0; MEMBERS_MAX],
+            members_len: 0,
+            elements: [0; ELEMENTS_MAX],
+            elements_len: 0,
+        }
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        (self.members_len, self.elements_len) = (0, 0);
+    }
+
+    /// Where the keys of the object's own members open; none if there is no room for all.
+    pub fn members(&self) -> &[u16] {
+        let all = (self.members_len < MEMBERS_MAX).then(|| &self.members[..self.members_len]);
+        all.unwrap_or_default()
+    }
+
+    /// Where the elements of these members begin; none if there is no room for all.
+    pub fn elements(&self) -> &[u16] {
+        let all = (self.elements_len < ELEMENTS_MAX).then(|| &self.elements[..self.elements_len]);
+        all.unwrap_or_default()
+    }
+}
 
 /// Checks the JSON object that stands at `start` of `text`, which is UTF-8, and gives where it ends. What follows is left alone.
 ///
@@ -69,10 +116,12 @@ pub fn validate(text: &[u8]) -> Result<Scan, JsonError> {
     Validator::new(text, Unlisted).run(skip_whitespace(text, 0))
 }
 
-/// What takes the places of keys.
+/// What takes the places of keys and elements.
 trait Listing {
-    /// A key in a container of this depth, 1 for the outermost.
-    fn add(&mut self, place: usize, depth: usize);
+    /// A key in an object of this depth, 1 for the outermost.
+    fn add_key(&mut self, place: usize, depth: usize);
+    /// An element of an array of this depth.
+    fn add_element(&mut self, place: usize, depth: usize);
 }
 
 /// Nothing does.
@@ -80,21 +129,30 @@ struct Unlisted;
 
 impl Listing for Unlisted {
     #[inline(always)]
-    fn add(&mut self, _: usize, _: usize) {}
-}
-
-/// The places of the outermost object's keys.
-struct Listed<'a> {
-    places: &'a mut [u16; MEMBERS_MAX],
-    count: usize,
-}
-
-impl Listing for Listed<'_> {
-    /// Every key is written, so that there is no branch; only one of the outermost object is not overwritten.
+    fn add_key(&mut self, _: usize, _: usize) {}
     #[inline(always)]
-    fn add(&mut self, place: usize, depth: usize) {
-        self.places[self.count % MEMBERS_MAX] = place as u16;
-        self.count += usize::from(depth == 1);
+    fn add_element(&mut self, _: usize, _: usize) {}
+}
+
+/// What is noted, while it is.
+struct Noting<'a> {
+    noted: &'a mut Noted,
+    members: usize,
+    elements: usize,
+}
+
+/// Every place is written, so that there is no branch; only one that is wanted is not overwritten.
+impl Listing for Noting<'_> {
+    #[inline(always)]
+    fn add_key(&mut self, place: usize, depth: usize) {
+        self.noted.members[self.members % MEMBERS_MAX] = place as u16;
+        self.members += usize::from(depth == 1);
+    }
+
+    #[inline(always)]
+    fn add_element(&mut self, place: usize, depth: usize) {
+        self.noted.elements[self.elements % ELEMENTS_MAX] = place as u16;
+        self.elements += usize::from(depth == 2);
     }
 }
 
@@ -175,6 +233,7 @@ impl<'a, L: Listing> Validator<'a, L> {
                     self.open(pos, false)?;
                     pos = skip_whitespace(text, pos + 1);
                     if byte_at(text, pos) != b']' {
+                        self.places.add_element(pos, self.containers.depth);
                         continue;
                     }
                 }
@@ -202,6 +261,7 @@ impl<'a, L: Listing> Validator<'a, L> {
                     return if in_object {
                         self.key(pos).map(Next::Value)
                     } else {
+                        self.places.add_element(pos, self.containers.depth);
                         Ok(Next::Value(pos))
                     };
                 }
@@ -238,7 +298,7 @@ impl<'a, L: Listing> Validator<'a, L> {
         if byte_at(self.text, pos) != b'"' {
             return Err(unexpected(self.text, pos));
         }
-        self.places.add(pos, self.containers.depth);
+        self.places.add_key(pos, self.containers.depth);
         let mut pos = self.key_body(pos + 1)?;
         if byte_at(self.text, pos) != b':' {
             pos = skip_whitespace(self.text, pos);

@@ -262,17 +262,20 @@ pub(crate) fn find_listed(
     }
     let colon = skip_whitespace(object, usize::from(places[*guess]) + key.len() + 2);
     let value = skip_whitespace(object, colon + 1);
-    // What ends the member: a comma right before the next one, or the object's bracket.
-    let last = match places.get(*guess + 1) {
-        Some(next) => usize::from(*next) - 1,
-        None => object.len() - 1,
-    };
-    let is_end = matches!(object[last], b',' | b'}') && object[last - 1] > b' ';
-    let value_end = match is_end {
-        true => last,
-        false => skip_value(object, value),
-    };
+    let next = places.get(*guess + 1).map(|place| usize::from(*place));
+    let value_end = end_before(object, value, next);
     (value < value_end).then_some(value..value_end)
+}
+
+/// Where the value that begins at `pos` ends, given where the next member or element of its container begins, which is all of `text`.
+#[inline]
+pub(crate) fn end_before(text: &[u8], pos: usize, next: Option<usize>) -> usize {
+    // What ends it mostly: a comma right before the next one, or the container's bracket.
+    let last = next.unwrap_or(text.len()) - 1;
+    match matches!(text[last], b',' | b'}' | b']') && text[last - 1] > b' ' {
+        true => last,
+        false => skip_value(text, pos),
+    }
 }
 
 /// The same; `is_member_key` says whether a string opens at a place that belongs to the object itself. It is asked for ascending places.
@@ -502,9 +505,9 @@ mod tests {
             prop_assert_eq!(found, expected.map(|member| member.value), "{}", text);
             prop_assert_eq!(last.is_some(), find(text.as_bytes(), b"k").is_some());
             let listed = |text: &str| {
-                let mut places = [0; crate::json::MEMBERS_MAX];
-                let checked = crate::json::validate_object_listing(text.as_bytes(), &mut places);
-                places[..checked.expect("it is valid").1].to_vec()
+                let mut noted = crate::json::Noted::new();
+                crate::json::validate_object_noting(text.as_bytes(), &mut noted).expect("valid");
+                noted.members().to_vec()
             };
             let places = listed(&text);
             let starts: Vec<u16> = members(text.as_bytes()).map(|member| member.start as u16).collect();
