@@ -37,9 +37,19 @@ pub struct LinkState {
     last: Mutex<Option<String>>,
     warnings: Mutex<Vec<Warning>>,
     changed: Notify,
+    /// Whether producers and consumers have the same options, so that each gets some that mean nothing to it.
+    shares_options: bool,
 }
 
 impl LinkState {
+    /// Of a client of a queue.
+    pub fn of_queue() -> Self {
+        Self {
+            shares_options: true,
+            ..Self::default()
+        }
+    }
+
     /// The trouble that lasts, if there is any.
     pub fn trouble(&self) -> Option<Trouble> {
         self.trouble.lock().clone()
@@ -115,7 +125,8 @@ impl ClientContext for Link {
     fn log(&self, level: RDKafkaLogLevel, kind: &str, text: &str) {
         // Errors come as such, too.
         let is_known = matches!(kind, "FAIL" | "ERROR" | "REQTMOUT" | "SSL" | "SASL");
-        if is_known || level as i32 > RDKafkaLogLevel::Warning as i32 {
+        let is_foreign = self.state.shares_options && text.contains(" will be ignored by this ");
+        if is_known || is_foreign || level as i32 > RDKafkaLogLevel::Warning as i32 {
             return tracing::debug!("librdkafka: {kind}: {text}");
         }
         let limit = Limit::events("librdkafka");
@@ -201,6 +212,17 @@ mod tests {
             ("a\nb", "a b"),
         ] {
             assert_eq!(words(said), expected);
+        }
+    }
+
+    #[test]
+    fn options_of_the_other_client_of_a_queue_are_no_mistake() {
+        let text = "Configuration property session.timeout.ms is a consumer property and will be ignored by this producer instance";
+        for (state, warnings) in [(LinkState::default(), 1), (LinkState::of_queue(), 0)] {
+            let state = Arc::new(state);
+            let link = Link::new(&state, None);
+            link.log(RDKafkaLogLevel::Warning, "CONFWARN", text);
+            assert_eq!(state.take_warnings().len(), warnings);
         }
     }
 

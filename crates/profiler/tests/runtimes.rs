@@ -213,7 +213,7 @@ fn java_functions_have_names_and_callers() {
         "java",
         &recorded,
         &[
-            (0.2, &["JavaMain", "StubRoutines", "int Busy.ownLoop("]),
+            (0.1, &["JavaMain", "StubRoutines", "int Busy.ownLoop("]),
             (0.2, &["JavaMain", "int Busy.ownNative(", "deflate"]),
         ],
     );

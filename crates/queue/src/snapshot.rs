@@ -208,8 +208,19 @@ impl SnapshotFiles {
         }
     }
 
-    /// Writes a snapshot over the one that is not needed. When it returns it is on disk.
+    /// Writes a snapshot over the one that is not needed. When it returns it is on disk. A file that cannot be written is removed, so that it
+    /// takes no room on a disk that is full.
     pub(crate) fn write(&mut self, storage: &dyn Storage, snapshot: &Snapshot) -> io::Result<()> {
+        let written = self.try_write(storage, snapshot);
+        if written.is_err() {
+            self.open[self.next] = None;
+            // One that stays counts as not written.
+            let _ = storage.remove(self.names[self.next]);
+        }
+        written
+    }
+
+    fn try_write(&mut self, storage: &dyn Storage, snapshot: &Snapshot) -> io::Result<()> {
         let name = self.names[self.next];
         let bytes = snapshot.encode();
         let slot = &mut self.open[self.next];

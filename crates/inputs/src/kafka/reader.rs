@@ -67,7 +67,7 @@ pub(super) fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Input
             "run it with its outputs (`bench --real-outputs`) and a group for that purpose",
         ));
     }
-    Ok(Kafka::boxed(settings, node))
+    Ok(Kafka::boxed(settings, node, LinkState::default()))
 }
 
 /// Makes the input that takes the events of a pipeline from the topic that is its queue, as a member of this group.
@@ -81,15 +81,15 @@ pub fn queue_input(
 ) -> Result<Box<dyn Input>, ConfigError> {
     let settings = KafkaSettings::of_queue(queue, queue.topic(pipeline)?, group);
     configuration(&settings, &queue.node)?;
-    Ok(Kafka::boxed(settings, &queue.node))
+    Ok(Kafka::boxed(settings, &queue.node, LinkState::of_queue()))
 }
 
 impl Kafka {
-    fn boxed(settings: KafkaSettings, node: &Node) -> Box<dyn Input> {
+    fn boxed(settings: KafkaSettings, node: &Node, state: LinkState) -> Box<dyn Input> {
         Box::new(Self {
             settings,
             node: node.clone(),
-            state: Arc::default(),
+            state: Arc::new(state),
             partitions: Arc::default(),
             consumer: None,
         })

@@ -15,7 +15,7 @@ use crate::schema::{codec_beside, with};
 #[serde(deny_unknown_fields)]
 #[cfg_attr(not(feature = "kafka"), allow(dead_code, reason = "only checked"))]
 pub struct Config {
-    /// The topic. May contain `%{field}` and `%{+time format}`.
+    /// The topic. May contain `%{field}` and `%{+time format}`; a field that is absent or null is written as `-`.
     pub topic: String,
     /// The key of a record, which may contain `%{field}`. Records with the same key go to the same partition. An event that lacks one of the
     /// fields gets no key. Default: no key.

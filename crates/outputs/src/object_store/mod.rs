@@ -263,7 +263,7 @@ impl ObjectStoreOutput {
             }];
         }
         let mut bound = self.path.bind(batch, ABSENT);
-        let render = |row: usize, path: &mut Vec<u8>| bound.write_with(row, path, clean_name);
+        let render = |row: usize, path: &mut Vec<u8>| bound.write_with(row, path, clean_part);
         partition(batch, rows, render, |path| {
             let path = std::str::from_utf8(path);
             let path = path.map_err(|_| "the name of the object is not valid UTF-8")?;
@@ -446,5 +446,14 @@ impl Collector for ObjectStoreOutput {
 
     async fn tend(&self, hurry: bool) -> Result<u64, WriteError> {
         self.opened()?.objects.lock().tend(hurry)
+    }
+}
+
+/// As [`clean_name`]. A part that would begin with a dot, and so be hidden from whoever reads a directory, begins with `_`.
+fn clean_part(path: &mut Vec<u8>, start: usize) {
+    clean_name(path, start);
+    let is_begin = start == 0 || path[start - 1] == b'/';
+    if is_begin && path.get(start) == Some(&b'.') {
+        path[start] = b'_';
     }
 }

@@ -155,6 +155,17 @@ async fn every_path_has_its_own_objects() {
 }
 
 #[tokio::test]
+async fn fields_make_no_hidden_names() {
+    let lake = Lake::new("path: '%{a}/x%{a}'");
+    let output = lake.begin().await;
+    take(&output, 0, &[r#"{"a":".b"}"#, r#"{"a":"../y"}"#]).await;
+    output.close().await.expect("it closes");
+    let objects = lake.objects();
+    let names: Vec<&str> = pairs(&objects).iter().map(|(name, _)| *name).collect();
+    assert_eq!(names, ["_._y/x.._y", "_b/x.b"]);
+}
+
+#[tokio::test]
 async fn an_object_ends_at_its_size_or_age_between_two_batches() {
     let lake = Lake::new("path: '', max_bytes: 10B, compression: none");
     let output = lake.begin().await;

@@ -79,14 +79,15 @@ impl Queue {
         match self.tidy(disk, &mut upkeep, wanted) {
             Ok(()) => {
                 if std::mem::take(&mut upkeep.failed) {
-                    self.diagnostics.info("cursors can be saved again");
+                    self.diagnostics
+                        .info("the files of the queue can be brought up to date again");
                 }
             }
             Err(failure) => {
                 upkeep.sweeper = None;
                 if !std::mem::replace(&mut upkeep.failed, true) {
                     self.diagnostics.warn(&format!(
-                        "cursors cannot be saved or segments cannot be removed: {failure}; retrying"
+                        "the files of the queue cannot be brought up to date: {failure}; retrying"
                     ));
                 }
             }
@@ -106,7 +107,8 @@ impl Queue {
 
     /// `wanted` is for what somebody wants room.
     fn tidy(&self, disk: &Disk, upkeep: &mut Upkeep, wanted: Option<Wanted>) -> io::Result<()> {
-        self.write_snapshot(disk, upkeep)?;
+        // Where there is no room for it, segments that are removed may make some.
+        let kept = self.write_snapshot(disk, upkeep);
         // What all outputs have passed goes before anything is dropped.
         self.save_cursors(disk, upkeep)?;
         if let Some(wanted) = wanted {
@@ -117,7 +119,10 @@ impl Queue {
         if self.lock().lanes.floor() > floor_before {
             self.save_cursors(disk, upkeep)?;
         }
-        Ok(())
+        kept.map_err(|failure| {
+            let text = format!("what processors remember cannot be kept: {failure}");
+            io::Error::new(failure.kind(), text)
+        })
     }
 
     /// Says what the log found damaged since the last call, and counts it.

@@ -67,7 +67,7 @@ pub fn queue_output(queue: &KafkaQueue, pipeline: &str) -> Result<Arc<dyn Writer
         record_max: AtomicUsize::new(queue.own.max_record_bytes.bytes()),
         request_max: AtomicUsize::new(usize::MAX),
         flying: Arc::default(),
-        state: Arc::default(),
+        state: Arc::new(LinkState::of_queue()),
         config,
         client: Mutex::default(),
         retired: Mutex::default(),
