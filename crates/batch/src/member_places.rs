@@ -226,7 +226,7 @@ mod tests {
         let mut listed = 0;
         for field in ["a", "z", "o.a", "o", "a.b"] {
             let column = noted.column(&FieldPath::parse(field).expect("a path"));
-            for row in 0..lines.len() {
+            for (row, line) in lines.iter().enumerate() {
                 let crate::Value::Json(text) = column.value(row) else {
                     continue;
                 };
@@ -235,7 +235,7 @@ mod tests {
                 }
                 let found: Vec<_> = noted.elements(row, text).collect();
                 let expected: Vec<_> = crate::json::elements(text).collect();
-                assert_eq!(found, expected, "{field} in {}", lines[row]);
+                assert_eq!(found, expected, "{field} in {line}");
                 let documents = noted.root().own.as_ref().expect("documents");
                 let document = documents.bytes(documents.cell(row).span().expect("a document"));
                 let places = documents.places().expect("noted");
