@@ -29,10 +29,8 @@ pub(crate) struct MemberPlaces {
     members: Places,
     /// Where the elements of members that are arrays begin.
     elements: Places,
-    /// Those of the document that was validated last.
-    last: Box<Noted>,
-    /// Whether places are kept in this batch.
-    is_kept: bool,
+    /// Those of the document that was validated last; none where places are not kept in this batch.
+    last: Option<Box<Noted>>,
     wanted: MembersWanted,
 }
 
@@ -70,25 +68,29 @@ impl MemberPlaces {
         Self {
             members: Places::default(),
             elements: Places::default(),
-            last: Box::new(Noted::new()),
-            is_kept: wanted.are_wanted(),
+            last: wanted.are_wanted().then(|| Box::new(Noted::new())),
             wanted: wanted.clone(),
         }
     }
 
     /// As [`validate_object`]; [`Self::keep`] may follow.
     pub fn validate_object(&mut self, text: &[u8]) -> Result<Scan, JsonError> {
-        if !self.is_kept || text.len() > usize::from(u16::MAX) {
-            self.last.clear();
-            return validate_object(text);
+        match &mut self.last {
+            Some(last) if text.len() <= usize::from(u16::MAX) => validate_object_noting(text, last),
+            Some(last) => {
+                last.clear();
+                validate_object(text)
+            }
+            None => validate_object(text),
         }
-        validate_object_noting(text, &mut self.last)
     }
 
     /// Keeps what the last call of [`Self::validate_object`] noted for the document of this row, which is after all those before.
     pub fn keep(&mut self, row: usize) {
-        self.members.add(row, self.last.members());
-        self.elements.add(row, self.last.elements());
+        if let Some(last) = &self.last {
+            self.members.add(row, last.members());
+            self.elements.add(row, last.elements());
+        }
     }
 
     /// The places of the members of a row's document; none if they are not known.
@@ -123,7 +125,7 @@ impl MemberPlaces {
 
     /// Says that a field of these documents is read, for batches to come.
     pub fn want(&self) {
-        if !self.is_kept {
+        if self.last.is_none() {
             self.wanted.0.store(true, Relaxed);
         }
     }

@@ -148,7 +148,7 @@ impl DocumentPath {
     ) -> Option<Range<usize>> {
         let (first, rest) = self.spelled.split_first()?;
         let mut at = match shared {
-            _ if !places.is_empty() => json::find_listed(document, first, places, &mut self.member),
+            _ if !places.is_empty() => json::find_noted(document, first, places, &mut self.member),
             Some(shared) => shared.find(document, first),
             None => json::find(document, first),
         }?;

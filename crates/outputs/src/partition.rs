@@ -15,17 +15,8 @@ pub struct Group {
     pub rows: Bitmap,
 }
 
-/// Renders each group with `write`, as a part of its own; the rows of a group without a destination are refused.
+/// Renders each group with `write`, which gets its destination, as a part of its own; the rows of a group without one are refused.
 pub fn encode_groups(
-    groups: Vec<Group>,
-    encoded: &mut Encoded,
-    mut write: impl FnMut(&Bitmap, &mut Encoded),
-) {
-    encode_named_groups(groups, encoded, |_, rows, encoded| write(rows, encoded));
-}
-
-/// The same; `write` gets the destination too.
-pub fn encode_named_groups(
     groups: Vec<Group>,
     encoded: &mut Encoded,
     mut write: impl FnMut(&str, &Bitmap, &mut Encoded),

@@ -31,7 +31,7 @@ pub use validate::{validate, validate_object, validate_object_at, validate_objec
 pub use walk::{
     Elements, Kind, Member, Members, elements, find, is_empty, kind, members, skip_value,
 };
-pub(crate) use walk::{SharedNesting, StringBody, end_before, find_listed, string_at};
+pub(crate) use walk::{SharedNesting, StringBody, end_before, find_noted, string_at};
 pub use write::{write_f64, write_i64, write_u64};
 
 /// How deep arrays and objects may nest; the same for MessagePack.

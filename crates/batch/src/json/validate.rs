@@ -21,7 +21,7 @@ pub fn validate_object(text: &[u8]) -> Result<Scan, JsonError> {
 /// # Errors
 /// The first thing that is wrong, with its offset in bytes.
 pub fn validate_object_within(text: &[u8], depth_max: usize) -> Result<Scan, JsonError> {
-    let mut validator = Validator::new(text, Unlisted);
+    let mut validator = Validator::new(text, NoObserver);
     validator.depth_max = depth_max.min(DEPTH_MAX);
     validator.run_object()
 }
@@ -44,7 +44,7 @@ pub(crate) fn validate_object_noting(text: &[u8], noted: &mut Noted) -> Result<S
         noted,
         members,
         elements,
-    } = validator.places;
+    } = validator.observer;
     (noted.members_len, noted.elements_len) = (members, elements);
     Ok(scan)
 }
@@ -102,7 +102,7 @@ pub fn validate_object_at(text: &[u8], start: usize) -> Result<(Scan, usize), Js
             kind: JsonErrorKind::NotAnObject,
         });
     }
-    let mut validator = Validator::new(text, Unlisted);
+    let mut validator = Validator::new(text, NoObserver);
     let end = validator.value(start)?;
     let scan = validator.scan(&text[start..end]);
     Ok((scan, end))
@@ -113,11 +113,11 @@ pub fn validate_object_at(text: &[u8], start: usize) -> Result<(Scan, usize), Js
 /// # Errors
 /// The first thing that is wrong, with its offset in bytes.
 pub fn validate(text: &[u8]) -> Result<Scan, JsonError> {
-    Validator::new(text, Unlisted).run(skip_whitespace(text, 0))
+    Validator::new(text, NoObserver).run(skip_whitespace(text, 0))
 }
 
-/// What takes the places of keys and elements.
-trait Listing {
+/// What hears of the places of keys and elements.
+trait Observer {
     /// A key in an object of this depth, 1 for the outermost.
     fn add_key(&mut self, place: usize, depth: usize);
     /// An element of an array of this depth.
@@ -125,9 +125,9 @@ trait Listing {
 }
 
 /// Nothing does.
-struct Unlisted;
+struct NoObserver;
 
-impl Listing for Unlisted {
+impl Observer for NoObserver {
     #[inline(always)]
     fn add_key(&mut self, _: usize, _: usize) {}
     #[inline(always)]
@@ -142,7 +142,7 @@ struct Noting<'a> {
 }
 
 /// Every place is written, so that there is no branch; only one that is wanted is not overwritten.
-impl Listing for Noting<'_> {
+impl Observer for Noting<'_> {
     #[inline(always)]
     fn add_key(&mut self, place: usize, depth: usize) {
         self.noted.members[self.members % MEMBERS_MAX] = place as u16;
@@ -156,9 +156,9 @@ impl Listing for Noting<'_> {
     }
 }
 
-struct Validator<'a, L> {
+struct Validator<'a, O> {
     text: &'a [u8],
-    places: L,
+    observer: O,
     containers: Containers,
     depth_max: usize,
     keys: KeyHashes,
@@ -166,11 +166,11 @@ struct Validator<'a, L> {
     dots: u32,
 }
 
-impl<'a, L: Listing> Validator<'a, L> {
-    fn new(text: &'a [u8], places: L) -> Self {
+impl<'a, O: Observer> Validator<'a, O> {
+    fn new(text: &'a [u8], observer: O) -> Self {
         Self {
             text,
-            places,
+            observer,
             containers: Containers::default(),
             depth_max: DEPTH_MAX,
             keys: KeyHashes::new(),
@@ -233,7 +233,7 @@ impl<'a, L: Listing> Validator<'a, L> {
                     self.open(pos, false)?;
                     pos = skip_whitespace(text, pos + 1);
                     if byte_at(text, pos) != b']' {
-                        self.places.add_element(pos, self.containers.depth);
+                        self.observer.add_element(pos, self.containers.depth);
                         continue;
                     }
                 }
@@ -261,7 +261,7 @@ impl<'a, L: Listing> Validator<'a, L> {
                     return if in_object {
                         self.key(pos).map(Next::Value)
                     } else {
-                        self.places.add_element(pos, self.containers.depth);
+                        self.observer.add_element(pos, self.containers.depth);
                         Ok(Next::Value(pos))
                     };
                 }
@@ -298,7 +298,7 @@ impl<'a, L: Listing> Validator<'a, L> {
         if byte_at(self.text, pos) != b'"' {
             return Err(unexpected(self.text, pos));
         }
-        self.places.add_key(pos, self.containers.depth);
+        self.observer.add_key(pos, self.containers.depth);
         let mut pos = self.key_body(pos + 1)?;
         if byte_at(self.text, pos) != b':' {
             pos = skip_whitespace(self.text, pos);

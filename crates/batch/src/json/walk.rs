@@ -243,41 +243,6 @@ pub fn find(object: &[u8], key: &[u8]) -> Option<Range<usize>> {
     })
 }
 
-/// The same, in an object whose members have their keys at the places `places`, opening quotes included. `guess` is the number of the
-/// member that had the key in the object before, and in this one afterwards.
-#[inline]
-pub(crate) fn find_listed(
-    object: &[u8],
-    key: &[u8],
-    places: &[u16],
-    guess: &mut usize,
-) -> Option<Range<usize>> {
-    let is_key = |place: &u16| {
-        let start = usize::from(*place) + 1;
-        let end = start + key.len();
-        byte_at(object, end) == b'"' && object.get(start..end) == Some(key)
-    };
-    if !places.get(*guess).is_some_and(is_key) {
-        *guess = places.iter().position(is_key)?;
-    }
-    let colon = skip_whitespace(object, usize::from(places[*guess]) + key.len() + 2);
-    let value = skip_whitespace(object, colon + 1);
-    let next = places.get(*guess + 1).map(|place| usize::from(*place));
-    let value_end = end_before(object, value, next);
-    (value < value_end).then_some(value..value_end)
-}
-
-/// Where the value that begins at `pos` ends, given where the next member or element of its container begins, which is all of `text`.
-#[inline]
-pub(crate) fn end_before(text: &[u8], pos: usize, next: Option<usize>) -> usize {
-    // What ends it mostly: a comma right before the next one, or the container's bracket.
-    let last = next.unwrap_or(text.len()) - 1;
-    match matches!(text[last], b',' | b'}' | b']') && text[last - 1] > b' ' {
-        true => last,
-        false => skip_value(text, pos),
-    }
-}
-
 /// The same; `is_member_key` says whether a string opens at a place that belongs to the object itself. It is asked for ascending places.
 #[inline(always)]
 fn find_by(
@@ -339,6 +304,41 @@ fn first_member(
         hits &= hits - 1;
     }
     None
+}
+
+/// As [`find`], in an object whose members have their keys at the places `places`, opening quotes included. `guess` is the number of the
+/// member that had the key in the object before, and in this one afterwards.
+#[inline]
+pub(crate) fn find_noted(
+    object: &[u8],
+    key: &[u8],
+    places: &[u16],
+    guess: &mut usize,
+) -> Option<Range<usize>> {
+    let is_key = |place: &u16| {
+        let start = usize::from(*place) + 1;
+        let end = start + key.len();
+        byte_at(object, end) == b'"' && object.get(start..end) == Some(key)
+    };
+    if !places.get(*guess).is_some_and(is_key) {
+        *guess = places.iter().position(is_key)?;
+    }
+    let colon = skip_whitespace(object, usize::from(places[*guess]) + key.len() + 2);
+    let value = skip_whitespace(object, colon + 1);
+    let next = places.get(*guess + 1).map(|place| usize::from(*place));
+    let value_end = end_before(object, value, next);
+    (value < value_end).then_some(value..value_end)
+}
+
+/// Where the value that begins at `pos` ends, given where the next member or element of its container begins, which is all of `text`.
+#[inline]
+pub(crate) fn end_before(text: &[u8], pos: usize, next: Option<usize>) -> usize {
+    // What ends it mostly: a comma right before the next one, or the container's bracket.
+    let last = next.unwrap_or(text.len()) - 1;
+    match matches!(text[last], b',' | b'}' | b']') && text[last - 1] > b' ' {
+        true => last,
+        false => skip_value(text, pos),
+    }
 }
 
 /// How much of a text is read behind a place, instead of all before it, to learn how deep that is nested.
@@ -504,16 +504,16 @@ mod tests {
             let found = find(text.as_bytes(), b"k");
             prop_assert_eq!(found, expected.map(|member| member.value), "{}", text);
             prop_assert_eq!(last.is_some(), find(text.as_bytes(), b"k").is_some());
-            let listed = |text: &str| {
+            let noted_in = |text: &str| {
                 let mut noted = crate::json::Noted::new();
                 crate::json::validate_object_noting(text.as_bytes(), &mut noted).expect("valid");
                 noted.members().to_vec()
             };
-            let places = listed(&text);
+            let places = noted_in(&text);
             let starts: Vec<u16> = members(text.as_bytes()).map(|member| member.start as u16).collect();
             prop_assert_eq!(&places, &starts, "{}", text);
             let spaced = serde_json::to_string_pretty(&object).expect("it writes");
-            let spaced_places = listed(&spaced);
+            let spaced_places = noted_in(&spaced);
             let (mut guess, mut spaced_guess) = (guess, guess);
             let mut shared = SharedNesting::default();
             for key in object.keys().rev().chain(["k".to_owned()].iter()) {
@@ -521,9 +521,9 @@ mod tests {
                 crate::json::write_string_body(&mut key_text, key.as_bytes());
                 let found = shared.find(text.as_bytes(), &key_text);
                 prop_assert_eq!(&found, &find(text.as_bytes(), &key_text), "{} in {}", key, text);
-                let listed = find_listed(text.as_bytes(), &key_text, &places, &mut guess);
+                let listed = find_noted(text.as_bytes(), &key_text, &places, &mut guess);
                 prop_assert_eq!(&listed, &found, "{} in {}", key, text);
-                let listed = find_listed(spaced.as_bytes(), &key_text, &spaced_places, &mut spaced_guess);
+                let listed = find_noted(spaced.as_bytes(), &key_text, &spaced_places, &mut spaced_guess);
                 prop_assert_eq!(listed, find(spaced.as_bytes(), &key_text), "{} in {}", key, spaced);
             }
         }

@@ -307,7 +307,7 @@ impl Output for ClickHouse {
     fn encode(&self, batch: &Batch, rows: &Bitmap, encoded: &mut Encoded) {
         match self.target.groups(batch, rows) {
             None => write(batch, rows, encoded),
-            Some(groups) => encode_groups(groups, encoded, |rows, encoded| {
+            Some(groups) => encode_groups(groups, encoded, |_, rows, encoded| {
                 write(batch, rows, encoded);
             }),
         }

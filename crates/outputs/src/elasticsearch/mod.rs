@@ -269,7 +269,7 @@ impl Output for Elasticsearch {
         let Some(groups) = self.target.groups(batch, rows) else {
             return self.action.write(batch, rows, encoded);
         };
-        encode_groups(groups, encoded, |rows, encoded| {
+        encode_groups(groups, encoded, |_, rows, encoded| {
             self.action.write(batch, rows, encoded);
         });
     }

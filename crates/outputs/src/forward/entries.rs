@@ -72,7 +72,9 @@ impl Entries {
             },
         };
         let mut events = Events::new(batch, self.carries_ids);
-        encode_groups(groups, encoded, |rows, encoded| events.write(rows, encoded));
+        encode_groups(groups, encoded, |_, rows, encoded| {
+            events.write(rows, encoded);
+        });
     }
 
     fn write_tagged(&self, tag: Arc<str>, batch: &Batch, rows: &Bitmap, encoded: &mut Encoded) {

@@ -308,7 +308,7 @@ impl Output for Http {
         let Target::ByEvent(target) = &self.target else {
             return self.rendering.write(batch, rows, encoded);
         };
-        encode_groups(target.groups(batch, rows), encoded, |rows, encoded| {
+        encode_groups(target.groups(batch, rows), encoded, |_, rows, encoded| {
             self.rendering.write(batch, rows, encoded);
         });
     }

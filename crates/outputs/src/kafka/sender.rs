@@ -209,7 +209,7 @@ impl Output for Kafka {
             }
         };
         let groups = partition(batch, rows, render, check);
-        encode_groups(groups, encoded, |rows, encoded| {
+        encode_groups(groups, encoded, |_, rows, encoded| {
             self.format.write(batch, rows, encoded);
         });
     }

@@ -302,7 +302,7 @@ impl Output for Loki {
 
     fn encode(&self, batch: &Batch, rows: &Bitmap, encoded: &mut Encoded) {
         let groups = self.streams.groups(batch, rows);
-        encode_groups(groups, encoded, |rows, encoded| {
+        encode_groups(groups, encoded, |_, rows, encoded| {
             self.entry.write(batch, rows, encoded);
         });
     }

@@ -29,7 +29,7 @@ use self::message::{MessageFormat, messages};
 use self::protocol::Nats;
 use crate::codec::{ABSENT, CodecName, CodecSettings};
 use crate::exchange::{ConnectionSettings, Exchange};
-use crate::partition::{encode_named_groups, partition};
+use crate::partition::{encode_groups, partition};
 use crate::schema::{codec_beside, with};
 
 /// How long a subject may be.
@@ -197,7 +197,7 @@ impl Output for NatsOutput {
         let mut subject = self.subject.bind(batch, ABSENT);
         let render = |row: usize, out: &mut Vec<u8>| subject.write(row, out);
         let groups = partition(batch, rows, render, checked);
-        encode_named_groups(groups, encoded, |subject, rows, encoded| {
+        encode_groups(groups, encoded, |subject, rows, encoded| {
             self.format.write(batch, rows, subject, encoded);
         });
     }

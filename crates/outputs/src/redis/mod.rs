@@ -228,7 +228,7 @@ impl Output for RedisOutput {
         let mut key = self.key.bind(batch, ABSENT);
         let render = |row: usize, out: &mut Vec<u8>| key.write(row, out);
         let groups = partition(batch, rows, render, checked);
-        encode_groups(groups, encoded, |rows, encoded| {
+        encode_groups(groups, encoded, |_, rows, encoded| {
             self.write(batch, rows, encoded);
         });
     }

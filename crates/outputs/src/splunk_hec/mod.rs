@@ -365,7 +365,7 @@ impl Output for SplunkHec {
         let rendering = &self.settings.rendering;
         match self.settings.target.groups(batch, rows) {
             None => rendering.write(batch, rows, encoded),
-            Some(groups) => encode_groups(groups, encoded, |rows, encoded| {
+            Some(groups) => encode_groups(groups, encoded, |_, rows, encoded| {
                 rendering.write(batch, rows, encoded);
             }),
         }
