@@ -1,10 +1,10 @@
-//! Points in time as RFC 3339 text, always in UTC.
+//! Points in time as RFC 3339 text, written in UTC.
 //!
 //! The calendar is the proleptic Gregorian one. A count of nanoseconds in 64 bits reaches from 1677-09-21 to 2262-04-11, so
 //! that years always have four digits.
 
 use crate::civil::{date_of, days_from_civil, days_in_month};
-use crate::zone::two_digits;
+use crate::zone::{offset, two_digits};
 use crate::{DAY, NANOS_PER_SECOND};
 
 /// Two decimal digits for each number below a hundred, with room up to a power of two, so that a mask replaces the
@@ -83,12 +83,13 @@ fn triple(text: &mut [u8; 30], at: usize, number: u32) {
     pair(text, at + 1, number % 100);
 }
 
-/// Reads a time as [`write_rfc3339`] writes it, in nanoseconds since 1970: `T` and `Z` are upper-case, and there are no digits after the point or
-/// up to nine. None for every other form, and outside the years 1678 to 2261; most other times are times to a slower reader.
+/// Reads a time of the form `2024-02-29T12:34:56.789Z`, in nanoseconds since 1970. Behind the second there may be no digits or up to nine, and in the
+/// place of `Z` an offset such as `+02:00` or `+0200`. None for every other form, and outside the years 1678 to 2261; most other times are times to
+/// a slower reader.
 #[inline]
-pub fn read_utc(text: &[u8]) -> Option<i64> {
+pub fn read_rfc3339(text: &[u8]) -> Option<i64> {
     let (date_and_time, rest) = text.split_first_chunk::<19>()?;
-    let rest = rest.strip_suffix(b"Z")?;
+    let (fraction, offset) = split_zone(rest)?;
     for (at, byte) in [(4, b'-'), (7, b'-'), (10, b'T'), (13, b':'), (16, b':')] {
         if date_and_time[at] != byte {
             return None;
@@ -106,7 +107,19 @@ pub fn read_utc(text: &[u8]) -> Option<i64> {
     }
     let seconds =
         days_from_civil(year, month, day) * DAY + i64::from(hour * 3600 + minute * 60 + second);
-    Some(seconds * NANOS_PER_SECOND + nanos_of(rest)?)
+    Some((seconds - offset) * NANOS_PER_SECOND + nanos_of(fraction)?)
+}
+
+/// What stands before the zone, and the zone's offset in seconds.
+#[inline]
+fn split_zone(text: &[u8]) -> Option<(&[u8], i64)> {
+    if let Some(fraction) = text.strip_suffix(b"Z") {
+        return Some((fraction, 0));
+    }
+    let sign = text.iter().rposition(|byte| matches!(byte, b'+' | b'-'))?;
+    let (fraction, zone) = text.split_at(sign);
+    let (seconds, len) = offset(zone)?;
+    (len == zone.len()).then_some((fraction, seconds.into()))
 }
 
 /// The nanoseconds that a point and up to nine digits stand for; zero for nothing.
@@ -152,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn other_texts_are_no_times_in_utc() {
+    fn other_texts_are_no_times() {
         for text in [
             "",
             "Z",
@@ -165,7 +178,14 @@ mod tests {
             "2024-02-29T12:34:56,5Z",
             "2024-02-29T12:34:56.1234567891Z",
             "2024-02-29T12:34:56.12a4Z",
-            "2024-02-29T12:34:56+00:00",
+            "2024-02-29T12:34:56+24:00",
+            "2024-02-29T12:34:56+02:60",
+            "2024-02-29T12:34:56+2:00",
+            "2024-02-29T12:34:56+02:",
+            "2024-02-29T12:34:56+02:00Z ",
+            "2024-02-29T12:34:56.+02:00",
+            "2024-02-29T12:34:56-",
+            "2024-02-29+02:00",
             "2023-02-29T12:34:56Z",
             "2024-00-01T12:34:56Z",
             "2024-13-01T12:34:56Z",
@@ -179,15 +199,35 @@ mod tests {
             "1677-12-31T00:00:00Z",
             "2262-01-01T00:00:00Z",
         ] {
-            assert_eq!(read_utc(text.as_bytes()), None, "{text}");
+            assert_eq!(read_rfc3339(text.as_bytes()), None, "{text}");
         }
         assert_eq!(
-            read_utc(b"2024-02-29T12:34:56.5Z"),
+            read_rfc3339(b"2024-02-29T12:34:56.5Z"),
             Some(1_709_210_096_500_000_000)
         );
     }
 
     proptest! {
+        #[test]
+        fn times_with_offsets_are_read_as_jiff_reads_them(
+            nanos in -9_214_000_000_000_000_000i64..9_214_000_000_000_000_000,
+            zone in "(Z|[+-][0-2][0-9](:?[0-6][0-9]){0,2}|[+-:0-9Zz ]{0,8})",
+            digits in 19usize..30,
+        ) {
+            let text = text(nanos);
+            let local = text.trim_end_matches('Z');
+            let text = format!("{}{zone}", &local[..digits.min(local.len())]);
+            let parsed = text.parse().map(jiff::Timestamp::as_nanosecond).ok();
+            if let Some(read) = read_rfc3339(text.as_bytes()) {
+                prop_assert_eq!(Some(i128::from(read)), parsed, "{}", text);
+            }
+            let is_less_than_a_day = zone.get(1..3).is_some_and(|hours| hours < "24");
+            let is_usual = zone.starts_with(['+', '-']) && zone.len() > 4 && is_less_than_a_day;
+            if is_usual && parsed.is_some() {
+                prop_assert!(read_rfc3339(text.as_bytes()).is_some(), "{}", text);
+            }
+        }
+
         #[test]
         fn what_is_written_is_read(
             nanos in -9_214_560_000_000_000_000i64..9_214_646_400_000_000_000,
@@ -195,7 +235,7 @@ mod tests {
         ) {
             let nanos = nanos / unit * unit;
             let text = text(nanos);
-            prop_assert_eq!(read_utc(text.as_bytes()), Some(nanos), "{}", text);
+            prop_assert_eq!(read_rfc3339(text.as_bytes()), Some(nanos), "{}", text);
             let parsed: jiff::Timestamp = text.parse().expect("it is a time");
             prop_assert_eq!(parsed.as_nanosecond(), i128::from(nanos));
         }

@@ -20,7 +20,7 @@ pub(crate) fn parse_time(text: &[u8]) -> Option<i64> {
     ) {
         return None;
     }
-    if let Some(nanos) = datetime::rfc3339::read_utc(text) {
+    if let Some(nanos) = datetime::rfc3339::read_rfc3339(text) {
         return Some(nanos);
     }
     let time: Timestamp = std::str::from_utf8(text).ok()?.parse().ok()?;
