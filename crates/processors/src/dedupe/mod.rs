@@ -20,7 +20,7 @@ use serde::Deserialize;
 
 use crate::names::field;
 use crate::remembered::{
-    Fingerprint, TIME, default_max_keys, default_time, max_keys, reads, write_values,
+    Fingerprint, PREPARED_KEYS, TIME, default_max_keys, default_time, max_keys, reads, write_values,
 };
 use crate::setting_words::refuse_words;
 use recent::RecentKeys;
@@ -181,12 +181,14 @@ impl Processor for Dedupe {
         }
         let times = self.time.as_ref();
         let times = times.map(|path| EventTimes::in_field(batch, path));
-        self.recent.prepare(&self.keys);
         let mut dropped = Bitmap::none(batch.len());
-        for (row, fingerprint) in &self.keys {
-            let time = times.as_ref().map_or(0, |times| times.nanos(*row));
-            if !self.recent.lets_through(*fingerprint, time) {
-                dropped.insert(*row);
+        for keys in self.keys.chunks(PREPARED_KEYS) {
+            self.recent.prepare(keys);
+            for (row, fingerprint) in keys {
+                let time = times.as_ref().map_or(0, |times| times.nanos(*row));
+                if !self.recent.lets_through(*fingerprint, time) {
+                    dropped.insert(*row);
+                }
             }
         }
         batch.drop_rows(&dropped, &self.reason);

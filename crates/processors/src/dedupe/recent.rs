@@ -68,7 +68,7 @@ impl RecentKeys {
         self.secret.hash_pair(values)
     }
 
-    /// Reads where the next calls of [`Self::lets_through`] are going to read.
+    /// Reads where the next calls of [`Self::lets_through`] are going to read, for at most [`PREPARED_KEYS`](crate::remembered::PREPARED_KEYS).
     pub fn prepare(&self, keys: &[(usize, Fingerprint)]) {
         let is_full = self.ring.len() == self.max_keys;
         let next = if is_full {
@@ -86,7 +86,7 @@ impl RecentKeys {
         if known.is_some_and(|(_, place)| self.is_near(place, time)) {
             return false;
         }
-        self.remember(fingerprint, time);
+        self.remember(fingerprint, time, known.is_some());
         true
     }
 
@@ -141,7 +141,7 @@ impl RecentKeys {
         self.window.is_none_or(near)
     }
 
-    fn remember(&mut self, fingerprint: Fingerprint, time: i64) {
+    fn remember(&mut self, fingerprint: Fingerprint, time: i64, is_known: bool) {
         let passed = PassedKey { fingerprint, time };
         let place = if self.ring.len() < self.max_keys {
             self.index.make_room(&mut self.ring, self.max_keys);
@@ -154,7 +154,10 @@ impl RecentKeys {
             self.oldest = (place + 1) % self.max_keys;
             place
         };
-        self.index.put(&self.ring, place);
+        match is_known {
+            true => self.index.put(&self.ring, place),
+            false => self.index.put_new(&fingerprint, place),
+        }
     }
 
     /// Takes the key at a place of the ring out of the index, unless it is there with a newer place.

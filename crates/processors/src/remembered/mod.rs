@@ -14,7 +14,7 @@ use batch::{Column, FieldPath, FieldRead, Value};
 use config::{ConfigError, Count, Node};
 
 pub(crate) use sip::{Fingerprint, SipKey};
-pub(crate) use slots::{Fingerprinted, SlotTable};
+pub(crate) use slots::{Fingerprinted, PREPARED_KEYS, SlotTable};
 
 /// The most keys that can be remembered: a place in a table plus one has 32 bits.
 const KEYS_MAX: u64 = 1_000_000_000;

@@ -12,6 +12,9 @@ const FIRST_KEYS: usize = 1024;
 /// An index with fewer slots stays in the caches of the processor.
 const CACHED_SLOTS: usize = 1 << 16;
 
+/// How many keys are prepared at once: what is read for them stays in the smallest cache until they are looked for.
+pub(crate) const PREPARED_KEYS: usize = 128;
+
 /// What is remembered of a key.
 pub(crate) trait Fingerprinted {
     /// The hash of the key.
@@ -49,7 +52,8 @@ impl SlotTable {
     }
 
     /// Reads where the next searches are going to read, and where new keys are going to take the places from `next` on. In a table larger
-    /// than the caches of the processor, these reads then happen at the same time instead of one after the other.
+    /// than the caches of the processor, these reads then happen at the same time instead of one after the other, as long as they are
+    /// no more than [`PREPARED_KEYS`].
     pub fn prepare<E: Fingerprinted>(
         &self,
         entries: &[E],
@@ -65,8 +69,15 @@ impl SlotTable {
         }
         for (_, fingerprint) in keys {
             let value = self.first(fingerprint);
-            if value != 0 && hash_of(value) == hash_of_key(fingerprint) {
-                seen ^= entries[place_of(value)].fingerprint()[0];
+            // Without a branch, which would often be guessed wrong: any entry will do where it is another key's slot.
+            let is_known = value != 0 && hash_of(value) == hash_of_key(fingerprint);
+            let place = if is_known {
+                value as u32 as usize - 1
+            } else {
+                0
+            };
+            if let Some(entry) = entries.get(place) {
+                seen ^= entry.fingerprint()[0];
             }
         }
         for entry in entries.iter().skip(next).take(keys.len()) {
@@ -88,20 +99,31 @@ impl SlotTable {
             let wanted = (2 * len).clamp(FIRST_KEYS.min(max_keys), max_keys);
             entries.reserve_exact(wanted - len);
         }
-        self.make_slots(entries);
+        self.make_slots(len);
     }
 
-    /// Makes room for one more key here.
-    pub fn make_slots<E: Fingerprinted>(&mut self, entries: &[E]) {
-        let len = entries.len();
+    /// Makes room here for one more key than `len`.
+    pub fn make_slots(&mut self, len: usize) {
         // At most three quarters of the slots are taken.
         if len + 1 > self.slots.len() / 4 * 3 {
-            let slots = 2 * self.slots.len();
-            // The old ones go first, so that both never take memory at the same time.
-            self.slots = Vec::new();
-            self.slots = vec![0; slots];
-            for place in 0..len {
-                self.put(entries, place);
+            self.grow();
+        }
+    }
+
+    /// Doubles the slots, where they are. The key of a slot goes to that slot, a little before it, or about as far in the new half: memory
+    /// is passed in its order, and the list is not looked at.
+    fn grow(&mut self) {
+        let old = self.slots.len();
+        self.slots.reserve_exact(old);
+        self.slots.resize(2 * old, 0);
+        let is_empty = |value: &u64| *value == 0;
+        let empty = self.slots[..old].iter().position(is_empty);
+        let empty = empty.expect("a quarter of the slots is empty");
+        // From behind an empty slot on, every key finds those before it at their new slots, and its own old slot free.
+        for slot in (empty + 1..old).chain(0..empty) {
+            let value = std::mem::take(&mut self.slots[slot]);
+            if value != 0 {
+                self.insert(value);
             }
         }
     }
@@ -132,14 +154,22 @@ impl SlotTable {
     /// Has the key at a place of the list found there; an older place of it is forgotten.
     pub fn put<E: Fingerprinted>(&mut self, entries: &[E], place: usize) {
         let fingerprint = entries[place].fingerprint();
-        let hash = hash_of_key(fingerprint);
-        let value = u64::from(hash) << 32 | (place as u64 + 1);
-        if let Some((slot, _)) = self.find(entries, fingerprint) {
-            self.slots[slot] = value;
-            return;
+        match self.find(entries, fingerprint) {
+            Some((slot, _)) => self.slots[slot] = value_of(fingerprint, place),
+            None => self.put_new(fingerprint, place),
         }
+    }
+
+    /// Has a key that is not found yet found at a place of the list.
+    #[inline]
+    pub fn put_new(&mut self, fingerprint: &Fingerprint, place: usize) {
+        self.insert(value_of(fingerprint, place));
+    }
+
+    #[inline]
+    fn insert(&mut self, value: u64) {
         let mask = self.slots.len() - 1;
-        let mut slot = hash as usize & mask;
+        let mut slot = hash_of(value) as usize & mask;
         while self.slots[slot] != 0 {
             slot = (slot + 1) & mask;
         }
@@ -169,6 +199,10 @@ fn hash_of_key(fingerprint: &Fingerprint) -> u32 {
     fingerprint[0] as u32
 }
 
+fn value_of(fingerprint: &Fingerprint, place: usize) -> u64 {
+    u64::from(hash_of_key(fingerprint)) << 32 | (place as u64 + 1)
+}
+
 fn hash_of(value: u64) -> u32 {
     (value >> 32) as u32
 }
@@ -185,6 +219,36 @@ mod tests {
     impl Fingerprinted for Fingerprint {
         fn fingerprint(&self) -> &Fingerprint {
             self
+        }
+    }
+
+    #[test]
+    fn every_key_is_found_after_the_slots_have_grown() {
+        for seed in 0..200 {
+            let mut number = numbers(seed);
+            let mut table = SlotTable::with_slots(8);
+            let mut entries: Vec<Fingerprint> = Vec::new();
+            // Hashes that meet, at the end of the table too, and differ in a bit that counts once it has grown.
+            let few = 1 + number(20);
+            for place in 0..3_000_u64 {
+                let hash = match number(3) {
+                    0 => number(few) << 16 | 0xfff8 | number(8),
+                    1 => u64::from(u32::MAX) - number(few),
+                    _ => number(1 << 32),
+                };
+                entries.push([hash, place]);
+                table.make_slots(place as usize);
+                table.put_new(&entries[place as usize], place as usize);
+                if place % 97 == 0 || place.count_ones() == 1 {
+                    for (place, key) in entries.iter().enumerate() {
+                        let found = table.find(&entries, key);
+                        assert_eq!(found.map(|(_, found)| found), Some(place), "seed {seed}");
+                    }
+                }
+            }
+            assert_eq!(table.find(&entries, &[5, 3_000]), None);
+            let taken = table.slots.iter().filter(|slot| **slot != 0).count();
+            assert_eq!(taken, entries.len());
         }
     }
 

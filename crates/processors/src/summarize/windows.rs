@@ -110,7 +110,7 @@ impl Window {
     }
 
     fn add_group(&mut self, fingerprint: Fingerprint, key: &[u8]) -> usize {
-        self.table.make_slots(&self.groups);
+        self.table.make_slots(self.groups.len());
         let begin = self.keys.len();
         self.keys.extend_from_slice(key);
         self.groups.push(Group {
@@ -118,7 +118,7 @@ impl Window {
             key: (begin, self.keys.len()),
         });
         let place = self.groups.len() - 1;
-        self.table.put(&self.groups, place);
+        self.table.put_new(&fingerprint, place);
         place
     }
 }

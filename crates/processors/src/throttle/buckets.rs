@@ -111,7 +111,7 @@ impl Buckets {
         self.secret.hash(values)
     }
 
-    /// Reads where the next calls of [`Self::lets_through`] are going to read.
+    /// Reads where the next calls of [`Self::lets_through`] are going to read, for at most [`PREPARED_KEYS`](crate::remembered::PREPARED_KEYS).
     pub fn prepare(&self, keys: &[(usize, Fingerprint)]) {
         let is_full = self.buckets.len() == self.max_keys;
         let next = if is_full {
@@ -200,13 +200,13 @@ impl Buckets {
         // A single time far ahead does not make every bucket look full.
         let place = self.free_place(time.min(self.before));
         self.buckets[place] = bucket;
-        self.index.put(&self.buckets, place);
+        self.index.put_new(&fingerprint, place);
     }
 
     fn push(&mut self, bucket: Bucket) {
         self.index.make_room(&mut self.buckets, self.max_keys);
+        self.index.put_new(&bucket.fingerprint, self.buckets.len());
         self.buckets.push(bucket);
-        self.index.put(&self.buckets, self.buckets.len() - 1);
     }
 
     /// Forgets one of the next keys: the first whose bucket is full, or else the one whose bucket will be full first.
