@@ -22,7 +22,7 @@ pub const SPEC: Spec = Spec {
     summary: "Keeps the last events of a run and drops the rest.",
     description: "Nothing passes before the end of the run: then the last `count` events pass, in their order. So this is for inputs that end; in a service, the end is its stop. With a disk queue the events are kept \
                   over restarts and crashes, and a stop is no end. With a queue in memory, the events that `tail` holds are lost when the process is killed: their inputs count them as handled, and do not read them again. With `if`, only the events for which it is true are counted, kept or dropped, and the others pass at once.\n\n\
-                  The last events are kept in memory as a disk queue would store them, with all that they have.",
+                  The last events are kept in memory as a disk queue would store them, with all that they have: an event of 30 bytes takes about 60.",
     positional: Positional::fields(&["count"]),
     one_line: &[],
     examples: &[Example {

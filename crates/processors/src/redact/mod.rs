@@ -182,7 +182,7 @@ fn refuse_presets(node: &Node) -> Result<(), ConfigError> {
         .into_iter()
         .chain(presets.map(|(_, name)| name))
         .collect();
-    let error = as_field(node, index, first, "preset");
+    let error = as_field(node, "fields", index, first, "preset");
     let error = match &*all {
         [only] => error.note(format!("write presets={only}")),
         all => error.note(format!("write presets=[{}]", all.join(", "))),

@@ -19,9 +19,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::names::field;
 use crate::remembered::{
-    Fingerprint, default_max_keys, default_time, max_keys, reads, write_values,
+    Fingerprint, PREPARED_KEYS, default_max_keys, default_time, max_keys, reads, write_values,
 };
-use crate::setting_words::refuse_words;
+use crate::setting_words::refuse_words_in;
 use buckets::{Buckets, Pace};
 
 const TAG: &str = "_throttled";
@@ -32,12 +32,12 @@ pub const SPEC: Spec = Spec {
     aliases: &[],
     summary: "Limits how many events pass in a time, for each key.",
     description: DESCRIPTION,
-    positional: Positional::list(&["fields"]),
+    positional: Positional::list(&["by"]),
     one_line: &[],
     examples: &[
         Example {
-            title: "Two events a minute for each client",
-            stage: "throttle client rate=2 per=1m",
+            title: "Two events a minute for each client; `throttle client rate=2 per=1m` is the same",
+            stage: "throttle rate=2 per=1m by=client",
             input: r#"{"@timestamp":"2026-05-01T12:00:00Z","client":"a","n":1}
 {"@timestamp":"2026-05-01T12:00:01Z","client":"a","n":2}
 {"@timestamp":"2026-05-01T12:00:02Z","client":"a","n":3}
@@ -82,11 +82,11 @@ pub const SPEC: Spec = Spec {
 };
 
 const DESCRIPTION: &str = "\
-Each key, which is the values of `fields`, has a bucket with room for `burst` events, full at first. An event that passes takes one; one comes back after each `per` / `rate`, until the bucket is full. An event that finds the bucket empty is
+Each key, which is the values of the fields in `by`, has a bucket with room for `burst` events, full at first. An event that passes takes one; one comes back after each `per` / `rate`, until the bucket is full. An event that finds the bucket empty is
 dropped, or tagged with `on_exceed=tag`, and takes nothing. So at most `rate` events pass in each `per` on average, and at most `burst` more at once: in any stretch of time, `burst` plus `rate` for each `per`. With `burst=1`, two events
 that pass are at least `per` / `rate` apart. That time is rounded down to whole nanoseconds, which lets at most 0.1 % more pass.
 
-**Without `fields`**, there is one limit for all events. To leave events out of the limit, use `if`: with `throttle client rate=100 if=\"level != 'error'\"`, errors pass and take nothing. Events that failed in an earlier processor are limited
+**Without `by`**, there is one limit for all events. To leave events out of the limit, use `if`: with `throttle client rate=100 if=\"level != 'error'\"`, errors pass and take nothing. Events that failed in an earlier processor are limited
 like all others.
 
 **What is too much** is dropped and counted as dropped. With `on_exceed=tag`, it passes with the tag `_throttled` (or `tag`), for a later `where` or `drop` or the `if` of an output. This is not a failure: later processors still run. The counter `events_over_limit` has the
@@ -120,7 +120,7 @@ Events that an input sends again after a crash are events like all others, and t
 #[serde(deny_unknown_fields)]
 struct Config {
     /// The fields whose values have a limit of their own. Default: one limit for all events.
-    fields: Option<Vec<String>>,
+    by: Option<Vec<String>>,
     /// How many events of a key pass in each `per`; at most 1M a second.
     rate: Positive<Count>,
     /// The time that `rate` refers to, from 1ms to 365d.
@@ -167,13 +167,12 @@ const FILL_MAX: u64 = 100 * 365 * 86_400 * 1_000_000_000;
 const LATE_MIN: u64 = 60 * 1_000_000_000;
 
 fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Processor>, ConfigError> {
-    refuse_words(node, is_setting, &[])?;
-    if node.get("by").is_some() {
+    refuse_words_in(node, "by", is_setting, &[])?;
+    if node.get("fields").is_some() {
         let error = node
-            .nearest("by")
-            .error("`by` is not a setting of `throttle`");
-        return Err(error
-            .note("the fields stand in front of the settings: throttle client rate=100 per=1s"));
+            .nearest("fields")
+            .error("`fields` is not a setting of `throttle`");
+        return Err(error.note("it is called `by`: throttle by=client rate=100 per=1s"));
     }
     let config: Config = parse(node)?;
     let pace = pace(node, &config)?;
@@ -182,17 +181,17 @@ fn build(node: &Node, context: &BuildContext) -> Result<Box<dyn Processor>, Conf
             .error("`tag` has no effect, because events that exceed the limit are dropped")
             .note("to let them pass with the tag, add on_exceed=tag"));
     }
-    let empty = "name at least one field, or leave `fields` out to limit all events together";
-    let fields = config
-        .fields
-        .map(|fields| component::fields(node, "fields", &fields, empty))
+    let empty = "name at least one field, or leave `by` out to limit all events together";
+    let by = config
+        .by
+        .map(|by| component::fields(node, "by", &by, empty))
         .transpose()?;
     let max_keys = max_keys(node, config.max_keys)?;
     let tag = (config.on_exceed == OnExceed::Tag).then(|| context.tag_or(TAG));
     Ok(Box::new(Throttle {
         buckets: Buckets::new(max_keys, pace),
         time: field(node, "time", &config.time)?,
-        fields,
+        by,
         tag,
         without_key: 0,
         over_limit: 0,
@@ -243,7 +242,7 @@ fn is_setting(name: &str, value: &str) -> bool {
 #[derive(Clone)]
 struct Throttle {
     /// The fields of the key; none for one limit for all events.
-    fields: Option<Vec<FieldPath>>,
+    by: Option<Vec<FieldPath>>,
     time: FieldPath,
     buckets: Buckets,
     /// The tag of events that exceed the limit; none where they are dropped.
@@ -262,10 +261,10 @@ struct Throttle {
 impl Processor for Throttle {
     fn process(&mut self, batch: &mut Batch, rows: &Bitmap) -> Failures {
         self.keys.clear();
-        match &self.fields {
-            Some(fields) => {
-                let columns = batch.columns(fields.iter().chain([&self.time]));
-                let of_key = fields.len();
+        match &self.by {
+            Some(by) => {
+                let columns = batch.columns(by.iter().chain([&self.time]));
+                let of_key = by.len();
                 self.take_keys(&columns[..of_key], rows);
             }
             None => {
@@ -274,11 +273,13 @@ impl Processor for Throttle {
             }
         }
         let times = EventTimes::in_field(batch, &self.time);
-        self.buckets.prepare(&self.keys);
         let mut over = Bitmap::none(batch.len());
-        for (row, key) in &self.keys {
-            if !self.buckets.lets_through(*key, times.nanos(*row)) {
-                over.insert(*row);
+        for keys in self.keys.chunks(PREPARED_KEYS) {
+            self.buckets.prepare(keys);
+            for (row, key) in keys {
+                if !self.buckets.lets_through(*key, times.nanos(*row)) {
+                    over.insert(*row);
+                }
             }
         }
         self.over_limit += over.count() as u64;
@@ -302,7 +303,7 @@ impl Processor for Throttle {
     }
 
     fn reads(&self) -> Vec<Arc<FieldRead>> {
-        reads(self.fields.as_deref(), Some(&self.time))
+        reads(self.by.as_deref(), Some(&self.time))
     }
 
     fn take_counters(&mut self) -> Vec<(&'static str, u64)> {

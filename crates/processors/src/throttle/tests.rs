@@ -235,7 +235,8 @@ fn bad_settings_are_refused() {
         &[
             ("throttle client", "rate"),
             ("throttle a..b rate=1", "`a..b` is not a field name"),
-            ("throttle fields=[] rate=1", "name at least one field"),
+            ("throttle by=[] rate=1", "name at least one field"),
+            ("throttle fields=a rate=1", "`fields` is not a setting"),
             ("throttle a rate=0", "at least 1 is expected"),
             ("throttle a rate=5 burst=0", "at least 1 is expected"),
             ("throttle a rate=5 per=0s", "a duration greater than 0"),
@@ -267,7 +268,7 @@ fn bad_settings_are_refused() {
     assert!(
         build_yaml(
             &SPEC,
-            "{ fields: [a], rate: 1k, per: 1h30m, burst: 5, max_keys: 10k }"
+            "{ by: [a], rate: 1k, per: 1h30m, burst: 5, max_keys: 10k }"
         )
         .is_ok()
     );
