@@ -24,65 +24,68 @@ impl Lines for Keyed {
     }
 }
 
-fn after_kills(processors: &'static str) -> Growing<Keyed> {
-    let mut growing = Growing::new(processors, Keyed::default());
-    growing.kill_again_and_again(30, &["one"]);
-    growing
+/// Checks what the outputs have after 30 kills, with one output and with a second one that was away.
+fn after_kills(processors: &'static str, check: impl Fn(&[Value], &Keyed)) {
+    for outputs in [&["one"][..], &["one", "away/two"]] {
+        let mut growing = Growing::new(processors, Keyed::default());
+        growing.kill_again_and_again(outputs);
+        for output in outputs {
+            check(&growing.events(output), &growing.lines);
+        }
+    }
 }
 
 #[test]
 fn all_events_are_sorted_after_kills() {
-    let growing = after_kills("sort: { fields: [k desc, n] }");
-    let events = growing.events("one");
-    let key = |index: usize| {
-        let event = &events[index];
-        let key = event["k"].as_u64().expect("a number");
-        (u64::MAX - key, number_of(event))
-    };
-    assert_eq!(events.len() as u64, growing.lines.count);
-    assert!((1..events.len()).all(|index| key(index - 1) < key(index)));
+    after_kills("sort: { fields: [k desc, n] }", |events, lines| {
+        let key = |event: &Value| {
+            let key = event["k"].as_u64().expect("a number");
+            (u64::MAX - key, number_of(event))
+        };
+        assert_eq!(events.len() as u64, lines.count);
+        assert!(events.is_sorted_by(|one, next| key(one) < key(next)));
+    });
 }
 
 #[test]
 fn the_last_events_are_right_after_kills() {
-    let growing = after_kills("tail: { count: 5k }");
-    let numbers: Vec<u64> = growing.events("one").iter().map(number_of).collect();
-    let count = growing.lines.count;
-    assert!(numbers.into_iter().eq(count - 5_000..count));
+    after_kills("tail: { count: 5k }", |events, lines| {
+        let numbers = events.iter().map(number_of);
+        assert!(numbers.eq(lines.count - 5_000..lines.count));
+    });
 }
 
 #[test]
 fn the_most_frequent_values_are_right_after_kills() {
-    let growing = after_kills("top: { fields: [k], limit: 5 }");
-    let events = growing.events("one");
-    let counts = events
-        .iter()
-        .map(|event| event["count"].as_u64().expect("a number"));
-    let mut expected: Vec<u64> = growing.lines.counts.values().copied().collect();
-    expected.sort_unstable_by(|one, other| other.cmp(one));
-    assert!(counts.eq(expected.into_iter().take(5)));
-    for event in &events {
-        let key = event["k"].as_u64().expect("a number");
-        assert_eq!(event["count"], growing.lines.counts[&key]);
-    }
+    after_kills("top: { fields: [k], limit: 5 }", |events, lines| {
+        let number = |event: &Value, name: &str| event[name].as_u64().expect("a number");
+        let mut expected: Vec<u64> = lines.counts.values().copied().collect();
+        expected.sort_unstable_by(|one, other| other.cmp(one));
+        let counts = events.iter().map(|event| number(event, "count"));
+        assert!(counts.eq(expected.into_iter().take(5)));
+        for event in events {
+            assert_eq!(number(event, "count"), lines.counts[&number(event, "k")]);
+        }
+    });
 }
 
 #[test]
 fn every_event_is_joined_once_after_kills() {
-    let growing = after_kills("reduce: { fields: [k], collect: [n], timeout: 100d }");
-    let events = growing.events("one");
-    assert_eq!(events.len(), growing.lines.counts.len());
-    let mut all = Vec::new();
-    for event in &events {
-        let numbers = event["n"].as_array().expect("a list");
-        let numbers: Vec<u64> = numbers.iter().filter_map(Value::as_u64).collect();
-        let key = event["k"].as_u64().expect("a number");
-        assert_eq!(numbers.len() as u64, growing.lines.counts[&key]);
-        assert!(numbers.is_sorted());
-        all.extend(numbers);
-    }
-    all.sort_unstable();
-    assert!(all.into_iter().eq(0..growing.lines.count));
+    let stage = "reduce: { fields: [k], collect: [n], timeout: 100d }";
+    after_kills(stage, |events, lines| {
+        assert_eq!(events.len(), lines.counts.len());
+        let mut all = Vec::new();
+        for event in events {
+            let numbers = event["n"].as_array().expect("a list");
+            let numbers: Vec<u64> = numbers.iter().filter_map(Value::as_u64).collect();
+            let key = event["k"].as_u64().expect("a number");
+            assert_eq!(numbers.len() as u64, lines.counts[&key]);
+            assert!(numbers.is_sorted());
+            all.extend(numbers);
+        }
+        all.sort_unstable();
+        assert!(all.into_iter().eq(0..lines.count));
+    });
 }
 
 #[test]

@@ -9,6 +9,12 @@ use crate::program::{Folder, millpond};
 use crate::running::{Service, append};
 use crate::torture::say;
 
+/// How often a pipeline is killed.
+pub const KILLS: u64 = 30;
+
+/// By how many lines the log grows before each of them.
+pub const LINES_EACH: u64 = 4_000;
+
 /// The lines of a log, each with its number as `n`.
 pub trait Lines {
     fn next(&mut self, rng: &mut fastrand::Rng, number: u64) -> String;
@@ -86,11 +92,11 @@ pipelines:
         text.lines().filter_map(event).collect()
     }
 
-    /// Kills the pipeline again and again while the log grows, and lets a last run come to its end.
-    pub fn kill_again_and_again(&mut self, kills: usize, outputs: &[&str]) {
+    /// Kills the pipeline [`KILLS`] times while the log grows, and lets a last run come to its end.
+    pub fn kill_again_and_again(&mut self, outputs: &[&str]) {
         let path = self.configuration(true, outputs);
-        for _ in 0..kills {
-            self.grow(4_000);
+        for _ in 0..KILLS {
+            self.grow(LINES_EACH);
             let service = Service::start(&self.folder, &["run", &path]);
             std::thread::sleep(Duration::from_millis(self.rng.u64(50..400)));
             service.kill();
