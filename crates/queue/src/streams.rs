@@ -9,7 +9,7 @@
 //! what its input sends again has filled it.
 //!
 //! The table is written to the files `streams-a` and `streams-b`, in turn, from time to time and before a segment is removed that it does
-//! not cover; what was stored since then is read from the log at the start. It covers only what is synced. Where it is
+//! not cover; what was stored since then is read from the log at the start. It covers only what is synced, or was passed by all outputs. Where it is
 //! damaged or cannot be written, events come twice, as they would without it: it never takes an event for stored that is not.
 
 use std::cmp::Ordering;
@@ -161,11 +161,11 @@ impl Streams {
         self.extents.retain(|_, one| one.sequence >= middle);
     }
 
-    /// Whether the table is to be written, where what is synced ends at `readable`, and what is below `needed` may be removed.
-    fn is_due(&self, readable: u64, needed: u64, first_kept: Option<u64>) -> bool {
+    /// Whether the table is to be written, where what it can cover ends at `end`, and what is below `needed` may be removed.
+    fn is_due(&self, end: u64, needed: u64, first_kept: Option<u64>) -> bool {
         let apart = APART.max((self.extents.len() * ENTRY) as u64 * TIMES_ITS_SIZE);
         let goes = first_kept.is_some_and(|first| self.saved < first && first <= needed);
-        self.saved < readable && (self.since >= apart || goes)
+        self.saved < end && (self.since >= apart || goes)
     }
 
     fn encode(&self, end: LogEnd) -> Snapshot {
@@ -303,20 +303,25 @@ impl Streams {
         self.left_out.push((issuer, delivery));
     }
 
-    /// The table, where it is to be written: what is synced ends at `readable`, and what is below `needed` may be removed. `first_kept` is the first sequence of the segment that
-    /// has that. It counts as written.
-    pub fn take_due(
+    /// The table, where it is to be written: what is synced, or was passed by all outputs, ends at `end`, and what is below `needed` may be removed.
+    /// `first_kept` is the first sequence of the segment that has that; `passed` is what is not synced of what ends at `end`. It counts as written.
+    pub fn take_due<'a>(
         &mut self,
-        readable: LogEnd,
+        end: LogEnd,
         needed: u64,
         first_kept: Option<u64>,
+        passed: impl Iterator<Item = (u64, &'a [(u128, Range<u64>)])>,
     ) -> Option<Snapshot> {
-        if !self.is_due(readable.sequence, needed, first_kept) {
+        if !self.is_due(end.sequence, needed, first_kept) {
             return None;
         }
+        for (sequence, parts) in passed {
+            // Its size counts once it is synced.
+            self.stored(sequence, 0, parts);
+        }
         self.since = 0;
-        self.saved = readable.sequence;
-        Some(self.encode(readable))
+        self.saved = end.sequence;
+        Some(self.encode(end))
     }
 
     /// Whether receipts of batches wait that were left out.
@@ -384,6 +389,23 @@ mod tests {
         let mut read = Streams::default();
         read.decode(&table);
         assert_eq!((read.extents, read.saved), (streams.extents, 9));
+    }
+
+    #[test]
+    fn what_all_outputs_passed_counts_as_stored_when_its_segment_goes() {
+        let mut streams = Streams::default();
+        streams.stored(0, 100, &[(1, 0..50)]);
+        let end = LogEnd {
+            sequence: 2,
+            ordinal: 7,
+        };
+        let parts = [(1, 50..80)];
+        let passed = || std::iter::once((1, &parts[..]));
+        assert!(streams.take_due(end, 0, Some(0), passed()).is_none());
+        let table = streams.take_due(end, 2, Some(2), passed());
+        let mut read = Streams::default();
+        read.decode(&table.expect("a segment goes"));
+        assert_eq!((read.saved, read.extents[&1].has(50, 80)), (2, true));
     }
 
     #[test]

@@ -59,6 +59,14 @@ impl Pending {
             receipt: Some(receipt),
         }
     }
+
+    /// Where it ends in the log.
+    pub fn end(&self) -> LogEnd {
+        LogEnd {
+            sequence: self.block.sequence + 1,
+            ordinal: self.block.ordinal + u64::from(self.block.events),
+        }
+    }
 }
 
 /// Batches on their way into the log.
@@ -233,10 +241,7 @@ impl Commit {
             self.since = oldest.since;
         }
         if let Some(last) = synced.last() {
-            self.readable = LogEnd {
-                sequence: last.block.sequence + 1,
-                ordinal: last.block.ordinal + u64::from(last.block.events),
-            };
+            self.readable = last.end();
             self.safe_end = self.safe_end.max(self.readable.sequence);
         }
         if let Some(streams) = streams {
@@ -282,6 +287,12 @@ impl Commit {
     /// Nobody wants what was given up.
     pub fn forget_given_up(&mut self) {
         self.given_up = 0;
+    }
+
+    /// What is not synced and lies below a sequence, in order.
+    pub fn unsynced_below(&self, sequence: u64) -> impl Iterator<Item = &Pending> {
+        let unsynced = self.unsynced.iter().chain(&self.pending);
+        unsynced.take_while(move |one| one.block.sequence < sequence)
     }
 
     /// Events from a sequence on that are not safe yet.

@@ -6,7 +6,9 @@ use std::sync::atomic::Ordering::SeqCst;
 use batch::Batch;
 use component::{Delivery, Receipt, receipt};
 
+use super::commit::Pending;
 use super::send::Offer;
+use super::state::QueueState;
 use super::upkeep::Upkeep;
 use super::{Disk, Queue};
 
@@ -77,11 +79,18 @@ impl Queue {
         let first_kept = first_kept.find(|&first| first <= needed);
         let table = {
             let mut state = self.lock();
-            let readable = state.commit.readable();
-            let Some(streams) = &mut state.streams else {
+            let QueueState {
+                streams, commit, ..
+            } = &mut *state;
+            let Some(streams) = streams else {
                 return Ok(());
             };
-            streams.take_due(readable, needed, first_kept)
+            // What all outputs have passed, as their cursors on disk say, may go before it is synced.
+            let passed = commit.unsynced_below(needed);
+            let end = passed.last().map_or(commit.readable(), Pending::end);
+            let passed = commit.unsynced_below(needed);
+            let passed = passed.map(|one| (one.block.sequence, &one.parts[..]));
+            streams.take_due(end, needed, first_kept, passed)
         };
         let Some(table) = table else {
             return Ok(());
