@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::posting::free_port;
 use crate::program::{Folder, millpond, run};
-use crate::remembering::{Growing, Lines, number_of};
+use crate::remembering::{Growing, KILLS, Lines, number_of};
 
 /// Lines with a key, some of which are frequent.
 #[derive(Default)]
@@ -28,7 +28,7 @@ impl Lines for Keyed {
 fn after_kills(processors: &'static str, check: impl Fn(&[Value], &Keyed)) {
     for outputs in [&["one"][..], &["one", "away/two"]] {
         let mut growing = Growing::new(processors, Keyed::default());
-        growing.kill_again_and_again(outputs);
+        growing.kill_again_and_again(KILLS, outputs);
         for output in outputs {
             check(&growing.events(output), &growing.lines);
         }

@@ -9,7 +9,7 @@ use crate::program::{Folder, millpond};
 use crate::running::{Service, append};
 use crate::torture::say;
 
-/// How often a pipeline is killed.
+/// How often a pipeline is killed, mostly.
 pub const KILLS: u64 = 30;
 
 /// By how many lines the log grows before each of them.
@@ -92,10 +92,10 @@ pipelines:
         text.lines().filter_map(event).collect()
     }
 
-    /// Kills the pipeline [`KILLS`] times while the log grows, and lets a last run come to its end.
-    pub fn kill_again_and_again(&mut self, outputs: &[&str]) {
+    /// Kills the pipeline again and again while the log grows, and lets a last run come to its end.
+    pub fn kill_again_and_again(&mut self, kills: u64, outputs: &[&str]) {
         let path = self.configuration(true, outputs);
-        for _ in 0..KILLS {
+        for _ in 0..kills {
             self.grow(LINES_EACH);
             let service = Service::start(&self.folder, &["run", &path]);
             std::thread::sleep(Duration::from_millis(self.rng.u64(50..400)));

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::program::{Folder, millpond};
-use crate::remembering::{Growing, Lines, number_of, run_with_any_workers};
+use crate::remembering::{Growing, KILLS, Lines, number_of, run_with_any_workers};
 use crate::running::Service;
 
 /// Lines with a number and a key, of which a later one often repeats an earlier one.
@@ -51,7 +51,7 @@ fn check(growing: &Growing<Repeats>, output: &str) -> usize {
 
 fn kill_and_check(outputs: &[&str]) {
     let mut growing = growing();
-    growing.kill_again_and_again(outputs);
+    growing.kill_again_and_again(KILLS, outputs);
     for output in outputs {
         check(&growing, output);
     }

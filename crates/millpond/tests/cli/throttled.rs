@@ -88,7 +88,7 @@ fn the_limit_holds_over_kills_also_for_an_output_that_was_away() {
       - throttle: { by: [k], rate: 2, per: 1s, burst: 5, on_exceed: tag }",
             Timed,
         );
-        growing.kill_again_and_again(outputs);
+        growing.kill_again_and_again(KILLS, outputs);
         for output in outputs {
             check(&growing.events(output));
         }
