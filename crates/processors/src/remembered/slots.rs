@@ -71,11 +71,7 @@ impl SlotTable {
             let value = self.first(fingerprint);
             // Without a branch, which would often be guessed wrong: any entry will do where it is another key's slot.
             let is_known = value != 0 && hash_of(value) == hash_of_key(fingerprint);
-            let place = if is_known {
-                value as u32 as usize - 1
-            } else {
-                0
-            };
+            let place = if is_known { place_of(value) } else { 0 };
             if let Some(entry) = entries.get(place) {
                 seen ^= entry.fingerprint()[0];
             }
