@@ -175,6 +175,7 @@ impl Parts {
         if let Some(place) = BatchTurn::of(entry) {
             self.stages.iter().for_each(|stage| stage.skip(place));
         }
+        self.queue.has_parted(&entry.parting);
         for place in &entry.lanes {
             self.lanes[place.lane].skip(place.turn);
         }
@@ -259,6 +260,7 @@ impl Job {
         let process = || {
             let mut remembered = entry.asks_snapshot.then(Vec::new);
             let (processed, drafts) = parts.process(stages, &entry, batch, &mut remembered);
+            parts.queue.has_parted(&entry.parting);
             parts.keep_snapshot(&entry, remembered);
             if !drafts.is_empty() {
                 return Some((processed, drafts));

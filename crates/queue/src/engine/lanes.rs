@@ -72,6 +72,8 @@ pub struct Lanes {
     last_progress: i64,
     /// Outputs that go on alone from the next batch of the front on: their processors part from those of the front right before it.
     parting: Vec<usize>,
+    /// Outputs whose processors a worker parts from those of the front at this moment.
+    copying: Vec<LaneTurn>,
     /// Outputs that have joined since the last batch of the front.
     joined: Vec<Joined>,
 }
@@ -83,6 +85,7 @@ impl Lanes {
             floor: 0,
             last_progress: now,
             parting: Vec::new(),
+            copying: Vec::new(),
             joined: Vec::new(),
         }
     }
@@ -109,7 +112,9 @@ impl Lanes {
     /// Whether an output goes on alone, and its processors have parted from those of the others.
     pub fn may_read_alone(&self, lane: usize) -> bool {
         let place = &self.lanes[lane];
-        place.is_alone() && !place.has_failed() && !self.parting.contains(&lane)
+        let has_parted =
+            !self.parting.contains(&lane) && self.copying.iter().all(|one| one.lane != lane);
+        place.is_alone() && !place.has_failed() && has_parted
     }
 
     /// Whether some output goes on alone, so that it needs everything to be stored.
@@ -169,15 +174,21 @@ impl Lanes {
     }
 
     /// Who parts from the outputs that go on together right before the batch that these get now, with the number of the first
-    /// batch that it gets alone, and who has joined them.
+    /// batch that it gets alone, which is not before [`Lanes::has_parted`], and who has joined them.
     pub fn take_changes(&mut self) -> (Vec<LaneTurn>, Vec<Joined>) {
         let parting = std::mem::take(&mut self.parting);
         let turn = |lane: usize| LaneTurn {
             lane,
             turn: self.lanes[lane].turn(),
         };
-        let parting = parting.into_iter().map(turn).collect();
+        let parting: Vec<LaneTurn> = parting.into_iter().map(turn).collect();
+        self.copying.extend(&parting);
         (parting, std::mem::take(&mut self.joined))
+    }
+
+    /// The processors of these outputs have parted from those of the front.
+    pub fn has_parted(&mut self, those: &[LaneTurn]) {
+        self.copying.retain(|one| !those.contains(one));
     }
 
     /// An output takes nothing more in this run. On a disk its cursor stays where it is.

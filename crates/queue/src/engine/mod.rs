@@ -24,7 +24,7 @@
 //!
 //! Where a pipeline has an ordered processor, outputs begin a run together, and the batches between are processed again for those
 //! that have not passed them. An output that goes on alone takes a copy of the processor with it, as it is right before the first
-//! batch that the output gets alone, and gives it up when it joins ([`Entry::parting`], [`Entry::joined`]). Where that is not possible
+//! batch that the output gets alone, and gives it up when it joins ([`Entry::parting`], [`Queue::has_parted`], [`Entry::joined`]). Where that is not possible
 //! ([`DiskOptions::may_part`]), as with `head`, the others wait for one that holds more than may be kept in memory.
 //!
 //! An output that *failed* gets nothing more in this run ([`Queue::fail`]): its cursor stays, and nobody waits for it.
@@ -309,6 +309,15 @@ impl Queue {
     pub fn take_remembered(&self) -> Vec<ProcessorState> {
         let disk = self.disk.as_ref();
         disk.map_or_else(Vec::new, |disk| std::mem::take(&mut disk.remembered.lock()))
+    }
+
+    /// The processors of these outputs, which [`Entry::parting`] named, have parted from those of the others, so that workers find them: now
+    /// the outputs may get batches alone.
+    pub fn has_parted(&self, parting: &[LaneTurn]) {
+        if !parting.is_empty() {
+            self.lock().lanes.has_parted(parting);
+            self.bell.ring();
+        }
     }
 
     /// What processors remember after the batch for which [`Entry::asks_snapshot`] holds; none where they cannot say.

@@ -114,6 +114,17 @@ impl QueueState {
             .is_none_or(|snapshots| snapshots.has_base() && self.front.first().is_none_or(is_safe))
     }
 
+    /// The sequence with which these outputs go on; none where an output does not go on alone.
+    pub fn reads_from(&self, recipient: Recipient) -> Option<u64> {
+        match recipient {
+            Recipient::Front => Some(self.front.sequence()),
+            Recipient::Alone(lane) => {
+                let may_read = self.lanes.may_read_alone(lane);
+                may_read.then(|| self.lanes.of(lane).position())
+            }
+        }
+    }
+
     /// These outputs go on with this sequence, before which so many events were stored, ever.
     pub fn skip_to(&mut self, recipient: Recipient, sequence: u64, ordinal: u64) {
         if recipient == Recipient::Front {

@@ -42,7 +42,7 @@ pub struct Entry {
     /// processed once before.
     pub turn: Option<u64>,
     /// Outputs whose processors part from those of the others right before this batch, and the number of the first batch that each
-    /// gets alone.
+    /// gets alone: [`Queue::has_parted`] waits for that.
     pub parting: Vec<LaneTurn>,
     /// Outputs that share the processors of the others again.
     pub joined: Vec<Joined>,
@@ -327,6 +327,11 @@ impl Queue {
             return Ok(None);
         }
         let mut state = self.lock();
+        if state.reads_from(recipient) != Some(from) {
+            // It has joined the others meanwhile, or what it read is dropped.
+            *reader = None;
+            return Ok(None);
+        }
         let Some(found) = found else {
             // What should be there is lost.
             *reader = None;
@@ -371,23 +376,13 @@ impl Queue {
             return None;
         }
         let end = state.commit.readable();
+        let from = state.reads_from(recipient)?;
         let takes = |lane: usize| state.lanes.of(lane).may_hold() && has_room(lane);
-        match recipient {
-            Recipient::Alone(lane) => {
-                let place = state.lanes.of(lane);
-                let stands = state.lanes.may_read_alone(lane)
-                    && place.position() < end.sequence
-                    && takes(lane);
-                stands.then_some((place.position(), end))
-            }
-            Recipient::Front => {
-                let from = state.front.sequence();
-                let stands = state.front.first().is_none()
-                    && from < end.sequence
-                    && state.lanes.together().any(takes);
-                stands.then_some((from, end))
-            }
-        }
+        let stands = match recipient {
+            Recipient::Alone(lane) => takes(lane),
+            Recipient::Front => state.front.first().is_none() && state.lanes.together().any(takes),
+        };
+        (stands && from < end.sequence).then_some((from, end))
     }
 
     fn load(&self, disk: &Disk, entry: Entry, found: &FoundBlock) -> Taken {

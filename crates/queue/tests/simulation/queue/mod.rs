@@ -262,6 +262,15 @@ impl World {
 
     fn take(&self) {
         let queue = self.queue();
+        // Another worker may take what comes next before the processors of outputs have parted.
+        let parting = self.model().parting.clone();
+        self.take_one(&queue);
+        queue.has_parted(&parting);
+        let mut model = self.model();
+        model.parting.retain(|place| !parting.contains(place));
+    }
+
+    fn take_one(&self, queue: &Arc<Queue>) {
         let has_room = {
             let mut model = self.model();
             let lanes = 0..model.lanes.len();

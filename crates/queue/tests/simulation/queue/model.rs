@@ -71,6 +71,8 @@ pub struct Model {
     memory: Memory,
     /// What the copies remember that outputs have which go on alone, by output and the number of its first batch.
     apart: BTreeMap<(usize, u64), Memory>,
+    /// Those of which the queue has not been told that the copies are there, with the number of the first batch of each.
+    pub parting: Vec<LaneTurn>,
     /// What it remembered after each sequence, when it first got there, and which batch that was.
     remembered: BTreeMap<u64, (Memory, u64)>,
     /// The part of that which a power cut may have taken back.
@@ -231,6 +233,7 @@ impl Model {
         for place in &entry.parting {
             self.apart.insert((place.lane, place.turn), self.memory);
         }
+        self.parting.extend(&entry.parting);
     }
 
     /// A processor that remembers what it saw gets a batch; `is_exact` where nothing can be missing from what it saw.
@@ -239,6 +242,11 @@ impl Model {
         self.part_and_join(entry);
         let memory = match (entry.turn, entry.lanes.first()) {
             (None, Some(LaneTurn { lane, turn })) => {
+                let is_early = self.parting.iter().any(|place| place.lane == *lane);
+                assert!(
+                    !is_early,
+                    "output {lane} gets {sequence} before it has parted"
+                );
                 let mut own = self.apart.range_mut((*lane, 0)..=(*lane, *turn));
                 own.next_back().expect("it has a processor of its own").1
             }
@@ -269,6 +277,7 @@ impl Model {
     pub fn recall(&mut self, states: &[ProcessorState], is_exact: bool) {
         self.memory = Memory::of(states);
         self.apart.clear();
+        self.parting.clear();
         let position = self.memory.position;
         let unsure = std::mem::take(&mut self.unsure);
         let last = unsure.range(..position).next_back();
