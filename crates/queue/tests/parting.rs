@@ -1,14 +1,15 @@
 //! An output with ordered processors that goes on alone, and joins the others again: it gets nothing alone as long as its
-//! processors have not parted from those of the others, and nothing alone any more once it shares them again.
+//! processors have not parted from those of the others, and nothing alone that the others have not got.
 
 use std::cell::Cell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use batch::{Batch, BatchBuilder, Encoding, HostInfo, Span, Stream};
 use config::Size;
-use disk::simulation::{Kind, SimDisk};
-use queue::{DiskOptions, DiskSettings, Entry, LaneTurn, Queue, Taken};
+use disk::simulation::SimDisk;
+use queue::{DiskOptions, DiskSettings, Entry, Joined, LaneTurn, Queue, Taken};
 
 const GOOD: usize = 0;
 const BAD: usize = 1;
@@ -28,27 +29,34 @@ fn batch(number: u64) -> Batch {
     builder.finish()
 }
 
-/// A queue with batches on disk, of which the good output gets those before `goods`, the bad one as many as it holds in memory,
-/// and nobody more. Gives what was taken.
-fn parted(disk: &SimDisk, goods: u64) -> (Arc<Queue>, Vec<Entry>) {
+fn open(disk: &SimDisk, keeps_snapshots: bool) -> Arc<Queue> {
     let settings = DiskSettings {
         cache_bytes: Size(4 << 10),
-        // A segment for each batch, so that each is read from the disk.
-        segment_bytes: Size(8 << 10),
         min_free_bytes: Size(0),
         ..DiskSettings::default()
     };
     let options = DiskOptions {
         is_ordered: true,
+        keeps_snapshots,
         steady: Arc::new(|| 0),
         ..DiskOptions::new(settings, &["good", "bad"])
     };
-    let queue = Queue::open_on(Arc::new(disk.clone()), options).expect("it opens");
-    for number in 0..BATCHES {
+    Queue::open_on(Arc::new(disk.clone()), options).expect("it opens")
+}
+
+fn send(queue: &Arc<Queue>, batches: u64) {
+    for number in 0..batches {
         queue.try_send(batch(number), false).expect("there is room");
         queue.write_step().expect("it is written");
         queue.sync_step().expect("it is synced");
     }
+}
+
+/// A queue with batches on disk, of which the good output has passed the first `goods`, and the bad one holds as many as go
+/// into memory. Gives what was taken.
+fn parted(goods: u64) -> (Arc<Queue>, Vec<Entry>) {
+    let queue = open(&SimDisk::new(1), false);
+    send(&queue, BATCHES);
     let mut taken = Vec::new();
     while taken.len() < goods as usize {
         taken.push(take(&queue, &|lane| lane == GOOD).expect("the good one goes on"));
@@ -88,7 +96,7 @@ fn pass_bad(taken: &[Entry]) {
 
 #[test]
 fn nothing_is_given_alone_before_the_processors_have_parted() {
-    let (queue, taken) = parted(&SimDisk::new(1), BATCHES);
+    let (queue, taken) = parted(BATCHES);
     let parting = parting(&taken);
     pass_bad(&taken);
     assert!(take(&queue, &|_| true).is_none());
@@ -106,46 +114,85 @@ fn nothing_is_given_alone_before_the_processors_have_parted() {
 }
 
 #[test]
-fn what_was_being_read_when_the_output_joined_is_given_to_all() {
-    let disk = SimDisk::new(1);
-    let (queue, taken) = parted(&disk, 12);
+fn an_output_that_is_as_far_as_the_others_gets_nothing_alone() {
+    let (queue, taken) = parted(12);
     pass_bad(&taken);
     queue.has_parted(&parting(&taken).parting);
-    let alone = parting(&taken).sequence..12;
-    for sequence in alone.clone() {
+    let first = parting(&taken).sequence;
+    for sequence in first..12 {
         // Nobody joins while the others are ahead.
         let entry = take(&queue, &|lane| lane == BAD).expect("it goes on alone");
         assert_eq!((entry.sequence, entry.turn), (sequence, None));
         entry.ticket.pass(BAD);
     }
-    // It has no room when it could join, gets some, and begins to read; while it reads, another worker lets it join.
-    let (other, has_joined) = (queue.clone(), AtomicBool::new(false));
-    disk.set_hook(Some(Arc::new(move |kind, _| {
-        if kind == Kind::Read && !has_joined.swap(true, SeqCst) {
-            let asked = Cell::new(false);
-            let joins = |lane: usize| lane == BAD && !asked.replace(true);
-            assert!(take(&other, &joins).is_none());
-        }
-    })));
+    // It has no room at the moment at which it could join, and room right after that.
     let asked = Cell::new(0);
-    let reads = |lane: usize| {
+    let room_comes = |lane: usize| {
         asked.set(asked.get() + usize::from(lane == BAD));
-        lane == BAD && (2..=3).contains(&asked.get())
+        lane == BAD && asked.get() > 1
     };
-    let early = take(&queue, &reads);
-    disk.set_hook(None);
-    assert!(early.is_none(), "{early:?}");
+    let early = queue.try_take(&room_comes).expect("it is read");
+    assert!(early.is_none() && asked.get() > 1, "{early:?}");
     let entry = take(&queue, &|_| true).expect("they go on together");
-    assert_eq!((entry.sequence, entry.turn), (12, Some(12)));
-    assert_eq!(
-        entry.lanes,
-        [GOOD, BAD].map(|lane| LaneTurn { lane, turn: 12 })
-    );
-    let [joined] = entry.joined[..] else {
-        panic!("{:?}", entry.joined)
+    let turn = 12;
+    assert_eq!((entry.sequence, entry.turn), (12, Some(turn)));
+    assert_eq!(entry.lanes, [GOOD, BAD].map(|lane| LaneTurn { lane, turn }));
+    let joined = Joined {
+        lane: BAD,
+        first,
+        end: turn,
     };
-    assert_eq!(
-        (joined.lane, joined.first, joined.end),
-        (BAD, alone.start, 12)
-    );
+    assert_eq!(entry.joined, [joined]);
+}
+
+#[test]
+fn the_processors_of_an_output_that_fails_are_given_up() {
+    let (queue, taken) = parted(BATCHES / 2);
+    let [LaneTurn { turn: first, .. }] = parting(&taken).parting[..] else {
+        panic!("one output parts")
+    };
+    queue.fail(BAD);
+    queue.fail(BAD);
+    let entry = take(&queue, &|_| true).expect("the good one goes on");
+    let (lane, end) = (BAD, first);
+    assert_eq!(entry.joined, [Joined { lane, first, end }]);
+}
+
+#[test]
+fn workers_are_woken_when_processors_have_parted() {
+    let (queue, taken) = parted(BATCHES);
+    pass_bad(&taken);
+    let worker = std::thread::spawn({
+        let queue = queue.clone();
+        move || queue.take(&|_| true).is_some()
+    });
+    // It has looked by then, mostly.
+    std::thread::sleep(Duration::from_millis(50));
+    assert!(!worker.is_finished());
+    queue.has_parted(&parting(&taken).parting);
+    within_time(worker);
+}
+
+/// What waits in the queue is given when there is a snapshot to go on from, also where nothing happens after that.
+#[test]
+fn workers_are_woken_when_there_is_a_first_snapshot() {
+    let queue = open(&SimDisk::new(1), true);
+    send(&queue, 1);
+    let worker = std::thread::spawn({
+        let queue = queue.clone();
+        move || queue.take(&|_| true).is_some()
+    });
+    std::thread::sleep(Duration::from_millis(50));
+    assert!(!worker.is_finished());
+    queue.upkeep_step();
+    within_time(worker);
+}
+
+fn within_time(worker: JoinHandle<bool>) {
+    let begin = Instant::now();
+    while !worker.is_finished() {
+        assert!(begin.elapsed() < Duration::from_secs(20), "it waits");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(worker.join().expect("no panic"));
 }

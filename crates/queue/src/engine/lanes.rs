@@ -18,14 +18,14 @@ pub struct LaneTurn {
     pub turn: u64,
 }
 
-/// That an output goes on with the others again.
+/// That an output that went on alone goes on with the others again, or takes nothing more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Joined {
     /// The output.
     pub lane: usize,
     /// The number of the first batch that it got alone.
     pub first: u64,
-    /// The number of the first one that it gets with the others.
+    /// The number of the one after those.
     pub end: u64,
 }
 
@@ -74,7 +74,7 @@ pub struct Lanes {
     parting: Vec<usize>,
     /// Outputs whose processors a worker parts from those of the front at this moment.
     copying: Vec<LaneTurn>,
-    /// Outputs that have joined since the last batch of the front.
+    /// Outputs that have joined since the last batch of the front, or failed.
     joined: Vec<Joined>,
 }
 
@@ -136,19 +136,26 @@ impl Lanes {
     /// Lets those join again that have caught up with the front. One that does not take a batch yet would be left behind again
     /// at once.
     pub fn join(&mut self, front: u64, has_room: &dyn Fn(usize) -> bool) {
+        let mut joined = Vec::new();
         for (index, lane) in self.lanes.iter_mut().enumerate() {
             let has_caught_up = lane.is_alone() && lane.position() >= front;
             if has_caught_up && !lane.has_failed() && lane.may_hold() && has_room(index) {
                 lane.join();
-                match self.parting.iter().position(|parting| *parting == index) {
-                    Some(place) => drop(self.parting.swap_remove(place)),
-                    None => self.joined.push(Joined {
-                        lane: index,
-                        first: lane.parted_at(),
-                        end: lane.turn(),
-                    }),
-                }
+                joined.push(index);
             }
+        }
+        joined.into_iter().for_each(|lane| self.leave_alone(lane));
+    }
+
+    /// An output needs processors of its own no more, or never did.
+    fn leave_alone(&mut self, lane: usize) {
+        match self.parting.iter().position(|parting| *parting == lane) {
+            Some(place) => drop(self.parting.swap_remove(place)),
+            None => self.joined.push(Joined {
+                lane,
+                first: self.lanes[lane].parted_at(),
+                end: self.lanes[lane].turn(),
+            }),
         }
     }
 
@@ -193,11 +200,15 @@ impl Lanes {
 
     /// An output takes nothing more in this run. On a disk its cursor stays where it is.
     pub fn fail(&mut self, lane: usize, is_on_disk: bool) {
-        let lane = &mut self.lanes[lane];
-        lane.fail();
+        let place = &mut self.lanes[lane];
+        if place.is_alone() && !place.has_failed() {
+            self.leave_alone(lane);
+        }
+        let place = &mut self.lanes[lane];
+        place.fail();
         if is_on_disk {
             // Like one that goes on alone it needs everything to be stored from now on.
-            lane.part();
+            place.part();
         }
     }
 
@@ -296,6 +307,12 @@ impl Lanes {
         ordinals.min().unwrap_or(u64::MAX)
     }
 
+    /// Events that were stored before a sequence, ever, as far as outputs know that get it next.
+    pub fn ordinal_at(&self, sequence: u64) -> u64 {
+        let there = self.lanes.iter().filter(|it| it.position() == sequence);
+        there.map(Lane::next_ordinal).max().unwrap_or(0)
+    }
+
     fn these(&self, recipient: Recipient) -> impl Iterator<Item = &Lane> {
         let lanes = self.lanes.iter().enumerate();
         lanes
@@ -306,7 +323,8 @@ impl Lanes {
     /// These outputs go on with this sequence, before which so many events were stored, ever.
     pub fn skip_to(&mut self, recipient: Recipient, sequence: u64, ordinal: u64) {
         for (index, lane) in self.lanes.iter_mut().enumerate() {
-            if recipient.is(index, lane) {
+            let is_parting = recipient == Recipient::Front && self.parting.contains(&index);
+            if recipient.is(index, lane) || is_parting {
                 lane.skip(sequence, ordinal);
             }
         }
@@ -353,5 +371,36 @@ impl Lanes {
     pub fn take_dropped_in_hand(&mut self) -> u64 {
         let lanes = self.lanes.iter_mut();
         lanes.map(Lane::take_dropped_in_hand).max().unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn two(positions: [u64; 2]) -> Lanes {
+        let lane = |position| Lane::new("es".into(), position, position * 10, Passed::default());
+        Lanes::new(positions.map(lane).into(), 0)
+    }
+
+    #[test]
+    fn an_output_that_is_about_to_part_skips_what_is_lost_with_the_others() {
+        let mut lanes = two([5, 5]);
+        lanes.part(&[1], 5, 0, true);
+        assert!(lanes.of(1).is_alone() && !lanes.may_read_alone(1));
+        lanes.skip_to(Recipient::Front, 9, 90);
+        assert_eq!(lanes.of(1).position(), 9);
+        lanes.join(9, &|_| true);
+        assert!(!lanes.of(1).is_alone());
+        assert!(lanes.take_changes().0.is_empty());
+    }
+
+    #[test]
+    fn what_lies_before_a_sequence_is_known_from_those_that_get_it_next() {
+        let mut lanes = two([5, 7]);
+        assert_eq!([5, 6, 7].map(|at| lanes.ordinal_at(at)), [50, 0, 70]);
+        lanes.fail(0, true);
+        lanes.fail(1, true);
+        assert_eq!(lanes.ordinal_at(5), 50);
     }
 }

@@ -112,7 +112,6 @@ use crate::snapshot::ProcessorState;
 use crate::spans::Spans;
 use crate::synced::SyncedMark;
 use lane::ReaderSlot;
-use lanes::Recipient;
 use line::Line;
 use state::QueueState;
 use upkeep::Upkeep;
@@ -362,7 +361,7 @@ impl Queue {
         let states = states();
         let mut state = self.lock();
         // What was dropped lies before it as well.
-        let ordinal = state.lanes.expected_ordinal(Recipient::Front);
+        let ordinal = state.lanes.ordinal_at(position);
         let is_small = match &mut state.snapshots {
             Some(snapshots) => snapshots.take_last(position, ordinal, states),
             None => true,

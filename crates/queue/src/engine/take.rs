@@ -44,7 +44,7 @@ pub struct Entry {
     /// Outputs whose processors part from those of the others right before this batch, and the number of the first batch that each
     /// gets alone: [`Queue::has_parted`] waits for that.
     pub parting: Vec<LaneTurn>,
-    /// Outputs that share the processors of the others again.
+    /// Outputs that need processors of their own no more.
     pub joined: Vec<Joined>,
     /// Whether processors are asked for what they remember after it: [`Queue::keep_snapshot`] waits for that.
     pub asks_snapshot: bool,
@@ -169,7 +169,8 @@ impl Queue {
         let mut somebody_joins_soon = false;
         for (lane, slot) in state.lanes.alone() {
             if may_read && takes(state, lane) {
-                if state.lanes.of(lane).position() < readable_end {
+                // From the front on it gets what the others get.
+                if state.lanes.of(lane).position() < readable_end.min(front) {
                     return Choice::Read(Recipient::Alone(lane), slot);
                 }
                 somebody_joins_soon |= state.lanes.joins_soon(lane, front);
@@ -328,7 +329,7 @@ impl Queue {
         }
         let mut state = self.lock();
         if state.reads_from(recipient) != Some(from) {
-            // It has joined the others meanwhile, or what it read is dropped.
+            // It is dropped, or things have changed otherwise.
             *reader = None;
             return Ok(None);
         }
@@ -379,7 +380,7 @@ impl Queue {
         let from = state.reads_from(recipient)?;
         let takes = |lane: usize| state.lanes.of(lane).may_hold() && has_room(lane);
         let stands = match recipient {
-            Recipient::Alone(lane) => takes(lane),
+            Recipient::Alone(lane) => from < state.front.sequence() && takes(lane),
             Recipient::Front => state.front.first().is_none() && state.lanes.together().any(takes),
         };
         (stands && from < end.sequence).then_some((from, end))

@@ -211,6 +211,8 @@ impl Queue {
                     .is_some_and(|it| it.advance(lowest));
                 if is_new {
                     upkeep.snapshots.keep_last();
+                    // Nothing was given before there was one.
+                    self.bell.ring();
                 }
                 state.lowest_needed()
             };
