@@ -81,7 +81,7 @@ others: with `dedupe message`, a line that no pattern matches passes once.
 the fields there.
 
 **Times.** `within` compares the times in the field `time`: by default `@timestamp`, so that reading a file again gives the same result. If an event has no such field,
-or the text in it is not an RFC 3339 time, it is the time at which the event was received. `time=@metadata.timestamp` always uses the latter; all events that were read
+or the text in it is not an RFC 3339 time of the years 1678 to 2261, it is the time at which the event was received. `time=@metadata.timestamp` always uses the latter; all events that were read
 together have the same one. The clock plays no role while events are processed. An event is compared with the last one of the same values that was let through, and dropped if their times are less than `within` apart, whichever is earlier: a late
 event is dropped beside a newer one if it is less than `within` older. If it is older than that, it passes and is the one to compare with from then on. A wrong time in one event therefore affects only events with
 the same values, until the next of them passes.

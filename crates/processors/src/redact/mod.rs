@@ -264,7 +264,7 @@ impl Processor for Redact {
 
     fn reads(&self) -> Vec<Arc<FieldRead>> {
         let fields = self.fields.iter().flatten().cloned();
-        let read = |path| Arc::new(FieldRead::always(path).may_be_absent(true));
+        let read = |path| Arc::new(FieldRead::always(path));
         fields.map(read).collect()
     }
 

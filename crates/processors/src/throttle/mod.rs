@@ -95,7 +95,7 @@ number of such events, whether dropped or tagged.
 **Values** are the same if they are written the same as JSON: `1` and `\"1\"` differ, and so do `1` and `1.0`. A time is the text that it is written as. A field that is absent and one that is null differ too. All events in which all of the
 fields are absent or null have one limit together; the counter `events_without_key` has their number.
 
-**Times** are those in the field `time`: by default `@timestamp`, so that reading a file again gives the same result. If an event has no such field, or the text in it is not an RFC 3339 time, it is the time at which the event was received.
+**Times** are those in the field `time`: by default `@timestamp`, so that reading a file again gives the same result. If an event has no such field, or the text in it is not an RFC 3339 time of the years 1678 to 2261, it is the time at which the event was received.
 `time=@metadata.timestamp` always uses the latter, and so limits how fast events pass through Millpond whatever time they have; all events that were read together have the same one, so `burst` should not be smaller than what comes at once. The clock plays no role while events
 are processed.
 
