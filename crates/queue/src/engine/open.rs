@@ -22,7 +22,7 @@ use crate::settings::{Limits, Mode};
 use crate::snapshot::{self, FoundSnapshots, ProcessorState, Snapshot, SnapshotFiles};
 use crate::streams;
 use crate::synced::{self, Said, SyncedMark};
-use crate::{DiskSettings, NewOutput, QueueError};
+use crate::{DiskSettings, NewOutput, QueueError, WhenFull};
 
 /// What a queue on disk is made with.
 pub struct DiskOptions {
@@ -247,7 +247,7 @@ impl Start {
         known.extend(saved().flat_map(|saved| saved.outputs.clone()));
         let has_cursor = |name: &String| saved().any(|saved| saved.output == *name);
         let misses_cursors = !known.iter().all(has_cursor);
-        let remembered = Remembered::new(options, snapshots, &found, misses_cursors);
+        let remembered = Remembered::new(options, snapshots, &found, misses_cursors, recovered);
         let mut found = found;
         let mut cursors = Vec::new();
         let mut lanes = Vec::new();
@@ -346,6 +346,7 @@ impl Remembered {
         snapshots: FoundSnapshots,
         cursors: &[CursorFile],
         misses_cursors: bool,
+        recovered: &Recovered,
     ) -> Self {
         let lowest = (!cursors.is_empty()).then(|| passed(cursors));
         if !options.keeps_snapshots {
@@ -361,10 +362,15 @@ impl Remembered {
             };
         }
         let is_there = !snapshots.is_empty();
-        if !is_there && snapshots.is_damaged() {
-            options.diagnostics.warn(
+        let has_begun = cursors.iter().any(|file| file.saved().sequence > 0);
+        match (is_there, snapshots.is_damaged()) {
+            (false, true) => options.diagnostics.warn(
                 "the files of what processors remembered are damaged: they remember nothing of events before this run",
-            );
+            ),
+            (false, false) if has_begun => options.diagnostics.warn(
+                "processors remember nothing of events before this run: there was none that does, or the files `snapshot-a` and `snapshot-b` in the queue's directory are gone",
+            ),
+            _ => {}
         }
         let highest = lowest.map_or(u64::MAX, |lowest| lowest.sequence);
         let base = match misses_cursors {
@@ -374,6 +380,14 @@ impl Remembered {
         if is_there && base.is_none() {
             options.diagnostics.warn(
                 "what processors remembered cannot be used, because an output has not come that far: they remember nothing now",
+            );
+        }
+        let settings = &options.settings;
+        let drops = settings.max_age.is_some() || settings.when_full == WhenFull::DropOldest;
+        let is_early = |(_, base): &(usize, Snapshot)| base.position < recovered.oldest_sequence;
+        if !drops && base.as_ref().is_some_and(is_early) {
+            options.diagnostics.warn(
+                "the newest file of what processors remembered is damaged or gone, and events after the older one are no longer in the queue: what processors make of events before this run is incomplete",
             );
         }
         Self { base, lowest }
