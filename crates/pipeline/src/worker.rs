@@ -160,6 +160,16 @@ impl Parts {
         }
     }
 
+    /// What processors remember after all batches before an entry, which has none itself.
+    fn remember_at_rest(&self, entry: &Entry) -> Remembered {
+        let mut remembered = Some(Vec::new());
+        if let Some(place) = BatchTurn::of(entry) {
+            let stages = self.stages.iter();
+            stages.for_each(|stage| stage.pass_over(place, &mut remembered));
+        }
+        remembered
+    }
+
     /// Keeps what processors remember at the end, when no worker has a batch.
     pub fn keep_last_snapshot(&self) {
         self.queue.keep_last_snapshot(|| {
@@ -249,6 +259,11 @@ impl Job {
                 for place in &entry.lanes {
                     entry.ticket.pass(place.lane);
                 }
+            }
+            Taken::AtRest(entry) => {
+                let remember = || self.parts.remember_at_rest(&entry);
+                let remembered = catch_unwind(AssertUnwindSafe(remember)).unwrap_or_default();
+                self.parts.keep_snapshot(&entry, remembered);
             }
         }
     }

@@ -118,7 +118,7 @@ fn deliver(queue: &Arc<Queue>, outputs: usize, max: usize) -> Vec<Vec<u64>> {
                     entry.ticket.pass(place.lane);
                 }
             }
-            Some(Taken::Lost(_)) => panic!("nothing is damaged"),
+            Some(other) => panic!("nothing is damaged: {other:?}"),
             None => break,
         }
     }

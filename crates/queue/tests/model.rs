@@ -306,7 +306,7 @@ impl QueueModel {
         let taken = self.queue.try_take(&|lane| !outputs[lane].is_closed);
         let (entry, batch) = match taken.unwrap() {
             Some(Taken::Batch(entry, batch)) => (entry, batch),
-            Some(Taken::Lost(entry)) => panic!("{entry:?} is lost"),
+            Some(other) => panic!("{other:?}"),
             None => return false,
         };
         let content = Content::of(&batch);

@@ -70,7 +70,7 @@ fn parted(goods: u64) -> (Arc<Queue>, Vec<Entry>) {
 fn take(queue: &Arc<Queue>, has_room: &dyn Fn(usize) -> bool) -> Option<Entry> {
     match queue.try_take(has_room).expect("it is read") {
         Some(Taken::Batch(entry, _)) => Some(entry),
-        Some(Taken::Lost(_)) => panic!("nothing is lost"),
+        Some(other) => panic!("nothing is lost: {other:?}"),
         None => None,
     }
 }

@@ -264,3 +264,88 @@ pipelines:
         "{below}"
     );
 }
+
+/// A full queue is given as a whole before its outputs have come to where processors were asked last what they remember. They are asked
+/// again then, or nothing could be removed and nothing new come in.
+#[test]
+fn a_full_queue_goes_on_when_its_output_is_back() {
+    let folder = Folder::new();
+    let place = folder.path("");
+    let fill = "x".repeat(150);
+    let lines: String = (0..60_000)
+        .map(|n| format!("{{\"n\":{n},\"fill\":\"{fill}\"}}\n"))
+        .collect();
+    folder.write("a.ndjson", lines);
+    let configuration = |follow: bool| {
+        folder.write(
+            &format!("{follow}.yaml"),
+            format!(
+                "data_dir: '{place}/data'
+api: false
+pipelines:
+  one:
+    input: {{ file: {{ paths: ['{place}/a.ndjson'], follow: {follow} }} }}
+    queue: {{ disk: {{ max_bytes: 2MiB, segment_bytes: 256KiB, min_free_bytes: 0 }} }}
+    processors: [{{ dedupe: {{ fields: [n] }} }}]
+    retry: {{ initial: 20ms, max: 100ms }}
+    output: {{ file: {{ path: '{place}/away/out.ndjson' }} }}
+"
+            ),
+        )
+    };
+    folder.write("away", "a file in the place of a folder");
+    let stored = || {
+        let listed = std::fs::read_dir(folder.path("data/queue/one"));
+        let sizes = listed.into_iter().flatten().flatten();
+        sizes
+            .filter_map(|file| Some(file.metadata().ok()?.len()))
+            .sum::<u64>()
+    };
+    let service = Service::start(&folder, &["run", &configuration(true)]);
+    let begin = std::time::Instant::now();
+    while stored() < 3 << 19 {
+        assert!(begin.elapsed().as_secs() < 60, "the queue does not fill");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    service.end();
+    std::fs::remove_file(folder.path("away")).expect("it is there");
+    millpond(&["run", &configuration(false)]).expect(0);
+    let out = folder.read("away/out.ndjson");
+    assert_eq!(out.lines().count(), 60_000);
+}
+
+#[test]
+fn it_is_said_where_nothing_is_left_of_what_was_remembered() {
+    let folder = Folder::new();
+    let place = folder.path("");
+    let run = |lines: u64| {
+        append(
+            &folder.path("a.ndjson"),
+            &"{\"k\":1}\n".repeat(lines as usize),
+        );
+        let text = format!(
+            "data_dir: '{place}/data'
+api: false
+pipelines:
+  one:
+    input: {{ file: {{ paths: ['{place}/a.ndjson'], follow: false }} }}
+    queue: {{ disk: {{ segment_bytes: 1MiB, min_free_bytes: 0 }} }}
+    processors: [{{ dedupe: {{ fields: [k] }} }}]
+    output: {{ file: {{ path: '{place}/out' }} }}
+"
+        );
+        millpond(&["run", &folder.write("a.yaml", text)])
+            .expect(0)
+            .err
+    };
+    let said = "remember nothing of events before this run";
+    assert!(!run(2_000).contains(said));
+    assert!(!run(2_000).contains(said));
+    for name in ["snapshot-a", "snapshot-b"] {
+        let path = folder.path(&format!("data/queue/one/{name}"));
+        std::fs::remove_file(path).expect("it is there");
+    }
+    assert!(run(1).contains(said));
+    assert_eq!(folder.read("out").lines().count(), 2);
+}

@@ -139,8 +139,13 @@ impl Queue {
             }
             // Saving cursors may free segments, and so may dropping the oldest.
             state.commit.want(wanted);
+            let may_ask = state.snapshots.is_some() && state.front.is_at_end();
             drop(state);
             self.wake_writer();
+            if may_ask {
+                // Processors are asked for what they remember, so that segments may go.
+                self.bell.ring();
+            }
             return Decision::Full;
         }
         if state.front_size() == 0 {

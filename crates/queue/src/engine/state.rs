@@ -114,6 +114,14 @@ impl QueueState {
             .is_none_or(|snapshots| snapshots.has_base() && self.front.first().is_none_or(is_safe))
     }
 
+    /// Whether processors are asked for what they remember although there is no batch.
+    pub fn ask_at_rest(&mut self) -> bool {
+        let is_at_rest = self.front.is_at_end() && self.phase.accepts();
+        let is_room_wanted = self.commit.is_starving() || self.commit.is_room_wanted();
+        let asks = |snapshots: &mut Snapshots| snapshots.ask_at_rest(is_room_wanted);
+        is_at_rest && self.snapshots.as_mut().is_some_and(asks)
+    }
+
     /// The sequence with which these outputs go on; none where an output does not go on alone.
     pub fn reads_from(&self, recipient: Recipient) -> Option<u64> {
         match recipient {

@@ -59,6 +59,8 @@ pub enum Taken {
     Batch(Entry, Box<Batch>),
     /// Where a batch would be that is damaged. The outputs go on without it.
     Lost(Entry),
+    /// No batch: processors are asked for what they remember after the last one, which was the entry's sequence. It has no outputs.
+    AtRest(Entry),
 }
 
 /// What there is for a worker.
@@ -176,6 +178,9 @@ impl Queue {
                 somebody_joins_soon |= state.lanes.joins_soon(lane, front);
             }
         }
+        if state.ask_at_rest() {
+            return Choice::Take(Taken::AtRest(self.at_rest(state)));
+        }
         if state.is_at_end() {
             let end = state.front.next_sequence();
             let may_come = may_read && state.lanes.is_somebody_behind(end);
@@ -250,6 +255,52 @@ impl Queue {
         Choice::Take(Taken::Batch(entry, Box::new(batch)))
     }
 
+    /// The place behind the batches that were given.
+    fn at_rest(self: &Arc<Self>, state: &mut QueueState) -> Entry {
+        let sequence = state.front.sequence().saturating_sub(1);
+        let nothing = Given {
+            sequence,
+            size: 0,
+            events: 0,
+            ordinal_end: None,
+            is_held: false,
+        };
+        Entry {
+            sequence,
+            lanes: Vec::new(),
+            parting: Vec::new(),
+            joined: Vec::new(),
+            asks_snapshot: true,
+            turn: Some(state.front.give(sequence)),
+            ticket: Arc::new(self.ticket(&nothing, 0, true, None)),
+        }
+    }
+
+    /// A ticket for so many outputs.
+    fn ticket(
+        self: &Arc<Self>,
+        what: &Given,
+        outputs: usize,
+        is_first_pass: bool,
+        issuer: Option<Issuer>,
+    ) -> Ticket {
+        Ticket {
+            queue: self.clone(),
+            sequence: what.sequence,
+            size: what.size,
+            events: what.events,
+            outputs_behind: AtomicUsize::new(outputs),
+            outputs_holding: AtomicUsize::new(outputs),
+            is_failed: AtomicBool::new(false),
+            is_held: what.is_held,
+            is_stored: what.ordinal_end.is_some(),
+            is_first_pass,
+            outcome: Mutex::new((issuer, Delivery::default())),
+            parted: Mutex::default(),
+            has_parted: AtomicBool::new(false),
+        }
+    }
+
     /// Gives a batch to the outputs that are to get it.
     fn give(
         self: &Arc<Self>,
@@ -274,21 +325,7 @@ impl Queue {
             (Some(snapshots), Some(_), Some(end)) => snapshots.ask(what.size, end),
             _ => false,
         };
-        let ticket = Ticket {
-            queue: self.clone(),
-            sequence: what.sequence,
-            size: what.size,
-            events: what.events,
-            outputs_behind: AtomicUsize::new(lanes.len()),
-            outputs_holding: AtomicUsize::new(lanes.len()),
-            is_failed: AtomicBool::new(false),
-            is_held: what.is_held,
-            is_stored: what.ordinal_end.is_some(),
-            is_first_pass: turn.is_some(),
-            outcome: Mutex::new((issuer, Delivery::default())),
-            parted: Mutex::default(),
-            has_parted: AtomicBool::new(false),
-        };
+        let ticket = self.ticket(what, lanes.len(), turn.is_some(), issuer);
         Entry {
             sequence: what.sequence,
             lanes,

@@ -217,7 +217,7 @@ impl Scene {
                 }
             }
             // A crash left half of a payload.
-            Some(Taken::Lost(entry)) => {
+            Some(Taken::Lost(entry) | Taken::AtRest(entry)) => {
                 entry
                     .lanes
                     .iter()
@@ -306,7 +306,7 @@ impl Scene {
         while let Some(taken) = queue.try_take(&|_| true).expect("nothing fails") {
             let (entry, number) = match taken {
                 Taken::Batch(entry, batch) => (entry, Some(Content::of(&batch).number)),
-                Taken::Lost(entry) => (entry, None),
+                Taken::Lost(entry) | Taken::AtRest(entry) => (entry, None),
             };
             for lane in &entry.lanes {
                 got[lane.lane].extend(number);

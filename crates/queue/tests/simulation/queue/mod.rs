@@ -317,6 +317,11 @@ impl World {
                     entry.ticket.pass(lane.lane);
                 }
             }
+            Ok(Some(Taken::AtRest(entry))) => {
+                let states = self.model().at_rest(entry.turn);
+                self.note(|| format!("remembers up to {}, at rest", entry.sequence));
+                queue.keep_snapshot(entry.sequence, Some(states));
+            }
             Err(failure) => {
                 let disk = self.disk();
                 let may_fail = disk.is_down() || disk.failures() > 0;

@@ -299,6 +299,12 @@ impl Model {
         }
     }
 
+    /// The processor was asked for what it remembers where there was no batch.
+    pub fn at_rest(&mut self, turn: Option<u64>) -> Vec<ProcessorState> {
+        self.check_turn(turn);
+        self.states()
+    }
+
     /// In place of a batch its damage was given to outputs.
     pub fn give_lost(&mut self, turn: Option<u64>, lanes: &[LaneTurn]) {
         self.check_turn(turn);
