@@ -160,16 +160,6 @@ impl Parts {
         }
     }
 
-    /// What processors remember after all batches before an entry, which has none itself.
-    fn remember_at_rest(&self, entry: &Entry) -> Remembered {
-        let mut remembered = Some(Vec::new());
-        if let Some(place) = BatchTurn::of(entry) {
-            let stages = self.stages.iter();
-            stages.for_each(|stage| stage.pass_over(place, &mut remembered));
-        }
-        remembered
-    }
-
     /// Keeps what processors remember at the end, when no worker has a batch.
     pub fn keep_last_snapshot(&self) {
         self.queue.keep_last_snapshot(|| {
@@ -182,8 +172,14 @@ impl Parts {
 
     /// Goes on without a batch.
     fn skip(&self, entry: &Entry) {
+        self.pass_over(entry, &mut None);
+    }
+
+    /// As [`Parts::skip`]; processors say what they remember, where somebody asks.
+    fn pass_over(&self, entry: &Entry, remembered: &mut Remembered) {
         if let Some(place) = BatchTurn::of(entry) {
-            self.stages.iter().for_each(|stage| stage.skip(place));
+            let stages = self.stages.iter();
+            stages.for_each(|stage| stage.pass_over(place, remembered));
         }
         self.queue.has_parted(&entry.parting);
         for place in &entry.lanes {
@@ -253,17 +249,18 @@ impl Job {
         let _entered = self.parts.activity.enter();
         match taken {
             Taken::Batch(entry, batch) => self.guarded(stages, entry, *batch),
-            Taken::Lost(entry) => {
-                self.parts.keep_snapshot(&entry, None);
-                self.parts.skip(&entry);
+            Taken::Lost(entry) | Taken::AtRest(entry) => {
+                let mut remembered = entry.asks_snapshot.then(Vec::new);
+                let pass_over = || self.parts.pass_over(&entry, &mut remembered);
+                if catch_unwind(AssertUnwindSafe(pass_over)).is_err() {
+                    // Where turns were taken, this does nothing.
+                    self.parts.skip(&entry);
+                    remembered = None;
+                }
+                self.parts.keep_snapshot(&entry, remembered);
                 for place in &entry.lanes {
                     entry.ticket.pass(place.lane);
                 }
-            }
-            Taken::AtRest(entry) => {
-                let remember = || self.parts.remember_at_rest(&entry);
-                let remembered = catch_unwind(AssertUnwindSafe(remember)).unwrap_or_default();
-                self.parts.keep_snapshot(&entry, remembered);
             }
         }
     }

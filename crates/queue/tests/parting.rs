@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use batch::{Batch, BatchBuilder, Encoding, HostInfo, Span, Stream};
 use config::Size;
 use disk::simulation::SimDisk;
-use queue::{DiskOptions, DiskSettings, Entry, Joined, LaneTurn, Queue, Taken};
+use queue::{DiskOptions, DiskSettings, Entry, Joined, LaneTurn, Queue, Taken, WhenFull};
 
 const GOOD: usize = 0;
 const BAD: usize = 1;
@@ -35,6 +35,10 @@ fn open(disk: &SimDisk, keeps_snapshots: bool) -> Arc<Queue> {
         min_free_bytes: Size(0),
         ..DiskSettings::default()
     };
+    open_with(disk, keeps_snapshots, settings)
+}
+
+fn open_with(disk: &SimDisk, keeps_snapshots: bool, settings: DiskSettings) -> Arc<Queue> {
     let options = DiskOptions {
         is_ordered: true,
         keeps_snapshots,
@@ -195,4 +199,42 @@ fn within_time(worker: JoinHandle<bool>) {
         std::thread::sleep(Duration::from_millis(1));
     }
     assert!(worker.join().expect("no panic"));
+}
+
+/// The log is needed from where processors would go on, and so beyond the segment of the oldest batch that an output lacks.
+#[test]
+fn the_oldest_goes_also_where_processors_need_more_than_outputs() {
+    let queue = open_with(
+        &SimDisk::new(1),
+        true,
+        DiskSettings {
+            max_bytes: Size(1 << 20),
+            segment_bytes: Size(32 << 10),
+            when_full: WhenFull::DropOldest,
+            min_free_bytes: Size(0),
+            ..DiskSettings::default()
+        },
+    );
+    queue.upkeep_step();
+    // Fewer bytes than lie between two snapshots.
+    for _ in 0..20 {
+        send(&queue, 1);
+        let entry = take(&queue, &|_| true).expect("it is given");
+        assert!(!entry.asks_snapshot);
+        for lane in [GOOD, BAD] {
+            entry.ticket.pass(lane);
+        }
+    }
+    // Nobody passes anything more.
+    let mut refused = 0;
+    for number in 0..1_000 {
+        while queue.try_send(batch(number), true).is_err() {
+            refused += 1;
+            assert!(refused < 1_000, "the queue takes no more after {number}");
+            queue.upkeep_step();
+        }
+        queue.write_step().expect("it is written");
+        queue.sync_step().expect("it is synced");
+    }
+    assert!(refused > 0, "the queue has not been full");
 }

@@ -350,6 +350,11 @@ impl Commit {
         self.starving.is_some()
     }
 
+    /// Whether an input waits for room, and a segment goes if nothing before a sequence is needed.
+    pub fn wants_segment(&self, sequence: u64) -> bool {
+        (self.is_starving() || self.is_room_wanted()) && sequence >= self.release_at
+    }
+
     /// An output passed something: whether upkeep can make room now that an input waits for.
     pub fn wants_release(&mut self, lowest_needed: u64) -> bool {
         let makes_room = self.is_starving() && lowest_needed >= self.release_at;

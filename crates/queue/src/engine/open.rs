@@ -244,9 +244,14 @@ impl Start {
         let saved = || found.iter().map(CursorFile::saved);
         let next = next(saved(), &snapshots, recovered, end);
         let mut known = loaded.damaged;
+        let damaged = known.len();
         known.extend(saved().flat_map(|saved| saved.outputs.clone()));
         let has_cursor = |name: &String| saved().any(|saved| saved.output == *name);
-        let misses_cursors = !known.iter().all(has_cursor);
+        // The list of one that is not configured any more is as old as that.
+        let current = saved().filter(|saved| saved.retired.is_none());
+        let mut expected = current.flat_map(|saved| &saved.outputs);
+        let misses_cursors =
+            !expected.all(has_cursor) || !known.iter().take(damaged).all(has_cursor);
         let remembered = Remembered::new(options, snapshots, &found, misses_cursors, recovered);
         let mut found = found;
         let mut cursors = Vec::new();
@@ -387,7 +392,7 @@ impl Remembered {
         let is_early = |(_, base): &(usize, Snapshot)| base.position < recovered.oldest_sequence;
         if !drops && base.as_ref().is_some_and(is_early) {
             options.diagnostics.warn(
-                "the newest file of what processors remembered is damaged or gone, and events after the older one are no longer in the queue: what processors make of events before this run is incomplete",
+                "what processors remembered is older than what the queue still has, as its newest file is damaged or gone, or they were not in the configuration meanwhile: what they make of events before this run is incomplete",
             );
         }
         Self { base, lowest }

@@ -139,11 +139,10 @@ impl Queue {
             }
             // Saving cursors may free segments, and so may dropping the oldest.
             state.commit.want(wanted);
-            let may_ask = state.snapshots.is_some() && state.front.is_at_end();
+            let asks = state.is_snapshot_due_at_rest();
             drop(state);
             self.wake_writer();
-            if may_ask {
-                // Processors are asked for what they remember, so that segments may go.
+            if asks {
                 self.bell.ring();
             }
             return Decision::Full;

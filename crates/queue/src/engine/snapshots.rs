@@ -7,7 +7,7 @@
 //! A new snapshot is asked for when batches of so many bytes were given since the last one ([`Snapshots::ask`]): processors say what they
 //! remember right after the batch at which they are asked. It becomes the base when it is on disk and every cursor, as it is on
 //! disk, has reached it. Only then the next one is asked for. Where everything was given by then, no batch may come any more, because the log
-//! is full up to the base: they are asked without one ([`Snapshots::ask_at_rest`]).
+//! is full up to the base: they are asked without one ([`Snapshots::is_due_at_rest`]).
 //!
 //! Nothing is given before it is safe in the log: what processors saw of a batch that a crash takes back would count twice, as
 //! its source sends it again.
@@ -111,16 +111,18 @@ impl Snapshots {
         asks
     }
 
-    /// Everything was given that there is: whether processors are asked now. `is_room_wanted` says that more cannot come in, so that
-    /// none would be asked with the next batch; with the one that they are asked for now, segments may go.
-    pub fn ask_at_rest(&mut self, is_room_wanted: bool) -> bool {
-        let is_due = self.given >= self.due_at || (is_room_wanted && self.given > 0);
-        let asks = is_due && self.base.is_some() && matches!(self.next, Next::Due);
-        if asks {
-            self.given = 0;
-            self.next = Next::Asked(self.given_ordinal);
-        }
-        asks
+    /// Everything was given that there is: whether processors are to be asked now. `makes_room` says that an input waits until segments go
+    /// that only one more snapshot lets go, so that there may be no next batch to ask with.
+    pub fn is_due_at_rest(&self, makes_room: bool) -> bool {
+        let is_due = self.given >= self.due_at || (makes_room && self.given > 0);
+        is_due && self.base.is_some() && matches!(self.next, Next::Due)
+    }
+
+    /// Processors are asked. Before what comes next, the log has at least so many events, ever.
+    pub fn ask_at_rest(&mut self, ordinal: u64) {
+        self.given_ordinal = self.given_ordinal.max(ordinal);
+        self.given = 0;
+        self.next = Next::Asked(self.given_ordinal);
     }
 
     /// They could not say it.

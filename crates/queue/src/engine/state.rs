@@ -114,12 +114,22 @@ impl QueueState {
             .is_none_or(|snapshots| snapshots.has_base() && self.front.first().is_none_or(is_safe))
     }
 
-    /// Whether processors are asked for what they remember although there is no batch.
-    pub fn ask_at_rest(&mut self) -> bool {
+    /// Whether processors are to be asked for what they remember although there is no batch.
+    pub fn is_snapshot_due_at_rest(&self) -> bool {
         let is_at_rest = self.front.is_at_end() && self.phase.accepts();
-        let is_room_wanted = self.commit.is_starving() || self.commit.is_room_wanted();
-        let asks = |snapshots: &mut Snapshots| snapshots.ask_at_rest(is_room_wanted);
-        is_at_rest && self.snapshots.as_mut().is_some_and(asks)
+        let makes_room = self.commit.wants_segment(self.front.sequence());
+        let is_due = |snapshots: &Snapshots| snapshots.is_due_at_rest(makes_room);
+        is_at_rest && self.snapshots.as_ref().is_some_and(is_due)
+    }
+
+    /// Processors are asked for what they remember after the last batch, whose sequence is given.
+    pub fn ask_at_rest(&mut self) -> u64 {
+        let position = self.front.sequence();
+        let ordinal = self.lanes.ordinal_at(position);
+        if let Some(snapshots) = &mut self.snapshots {
+            snapshots.ask_at_rest(ordinal);
+        }
+        position.saturating_sub(1)
     }
 
     /// The sequence with which these outputs go on; none where an output does not go on alone.

@@ -178,7 +178,7 @@ impl Queue {
                 somebody_joins_soon |= state.lanes.joins_soon(lane, front);
             }
         }
-        if state.ask_at_rest() {
+        if state.is_snapshot_due_at_rest() {
             return Choice::Take(Taken::AtRest(self.at_rest(state)));
         }
         if state.is_at_end() {
@@ -257,7 +257,7 @@ impl Queue {
 
     /// The place behind the batches that were given.
     fn at_rest(self: &Arc<Self>, state: &mut QueueState) -> Entry {
-        let sequence = state.front.sequence().saturating_sub(1);
+        let sequence = state.ask_at_rest();
         let nothing = Given {
             sequence,
             size: 0,

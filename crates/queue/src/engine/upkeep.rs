@@ -322,22 +322,22 @@ impl Queue {
         let Some(wanted) = wanted.filter(|_| may_drop) else {
             return Ok(());
         };
-        let second = disk
-            .log
-            .first_of_segments()
-            .get(1)
-            .map(|one| one.first_sequence);
+        let segments = disk.log.first_of_segments();
+        let mut segment_end = None;
         loop {
             let full = disk.is_full(&self.lock(), wanted);
             let Some(found) = self.oldest(disk, upkeep)? else {
                 return Ok(());
             };
+            // What processors remember may need more than outputs do: then the oldest is not in the first segment.
+            let end = *segment_end.get_or_insert_with(|| {
+                let mut firsts = segments.iter().map(|one| one.first_sequence);
+                firsts.find(|first| *first > found.sequence)
+            });
             let goes = match full {
                 None => false,
                 Some(Full::Events) => true,
-                Some(Full::Size | Full::Shared) => {
-                    second.is_none_or(|second| found.sequence < second)
-                }
+                Some(Full::Size | Full::Shared) => end.is_none_or(|end| found.sequence < end),
             };
             if !goes {
                 return Ok(());
