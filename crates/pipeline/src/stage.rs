@@ -125,8 +125,8 @@ impl<'a> BatchTurn<'a> {
         }
     }
 
-    /// The place of a batch that is processed below an output.
-    pub fn below(turn: u64) -> Self {
+    /// The place of a batch before which no output parts or joins, as below an output.
+    pub fn plain(turn: u64) -> Self {
         Self::Together {
             turn,
             parting: &[],

@@ -160,6 +160,21 @@ impl Parts {
         }
     }
 
+    /// Has the processors pass a turn over that has no batch, and keeps what they remember then.
+    fn remember_without_batch(&self, sequence: u64, place: BatchTurn<'_>) {
+        let pass_over = || {
+            let mut remembered = Some(Vec::new());
+            let stages = self.stages.iter();
+            stages.for_each(|stage| stage.pass_over(place, &mut remembered));
+            remembered
+        };
+        let remembered = catch_unwind(AssertUnwindSafe(pass_over)).unwrap_or_default();
+        if remembered.is_none() {
+            self.stages.iter().for_each(|stage| stage.skip(place));
+        }
+        self.queue.keep_snapshot(sequence, remembered);
+    }
+
     /// Keeps what processors remember at the end, when no worker has a batch.
     pub fn keep_last_snapshot(&self) {
         self.queue.keep_last_snapshot(|| {
@@ -172,14 +187,8 @@ impl Parts {
 
     /// Goes on without a batch.
     fn skip(&self, entry: &Entry) {
-        self.pass_over(entry, &mut None);
-    }
-
-    /// As [`Parts::skip`]; processors say what they remember, where somebody asks.
-    fn pass_over(&self, entry: &Entry, remembered: &mut Remembered) {
         if let Some(place) = BatchTurn::of(entry) {
-            let stages = self.stages.iter();
-            stages.for_each(|stage| stage.pass_over(place, remembered));
+            self.stages.iter().for_each(|stage| stage.skip(place));
         }
         self.queue.has_parted(&entry.parting);
         for place in &entry.lanes {
@@ -249,18 +258,19 @@ impl Job {
         let _entered = self.parts.activity.enter();
         match taken {
             Taken::Batch(entry, batch) => self.guarded(stages, entry, *batch),
-            Taken::Lost(entry) | Taken::AtRest(entry) => {
-                let mut remembered = entry.asks_snapshot.then(Vec::new);
-                let pass_over = || self.parts.pass_over(&entry, &mut remembered);
-                if catch_unwind(AssertUnwindSafe(pass_over)).is_err() {
-                    // Where turns were taken, this does nothing.
-                    self.parts.skip(&entry);
-                    remembered = None;
+            Taken::Lost(entry) => {
+                if let Some(place) = BatchTurn::of(&entry).filter(|_| entry.asks_snapshot) {
+                    self.parts.remember_without_batch(entry.sequence, place);
                 }
-                self.parts.keep_snapshot(&entry, remembered);
+                // Turns that were taken stay so.
+                self.parts.skip(&entry);
                 for place in &entry.lanes {
                     entry.ticket.pass(place.lane);
                 }
+            }
+            Taken::AtRest { sequence, turn } => {
+                let place = BatchTurn::plain(turn);
+                self.parts.remember_without_batch(sequence, place);
             }
         }
     }

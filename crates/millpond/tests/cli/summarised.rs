@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::program::{Folder, millpond, run};
+use crate::queue_place::folder_size;
 use crate::remembering::{Growing, KILLS, Lines, run_with_any_workers};
 use crate::running::{Service, append};
 
@@ -294,19 +295,9 @@ pipelines:
         )
     };
     folder.write("away", "a file in the place of a folder");
-    let stored = || {
-        let listed = std::fs::read_dir(folder.path("data/queue/one"));
-        let sizes = listed.into_iter().flatten().flatten();
-        sizes
-            .filter_map(|file| Some(file.metadata().ok()?.len()))
-            .sum::<u64>()
-    };
-    let service = Service::start(&folder, &["run", &configuration(true)]);
-    let begin = std::time::Instant::now();
-    while stored() < 3 << 19 {
-        assert!(begin.elapsed().as_secs() < 60, "the queue does not fill");
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
+    let queue = folder.path("data/queue/one");
+    let mut service = Service::start(&folder, &["run", &configuration(true)]);
+    service.until("the queue fills", || folder_size(&queue) >= 3 << 19);
     std::thread::sleep(std::time::Duration::from_millis(300));
     service.end();
     std::fs::remove_file(folder.path("away")).expect("it is there");

@@ -376,7 +376,7 @@ impl Lane {
             }
             _ => stages.len(),
         };
-        let place = BatchTurn::below(turn);
+        let place = BatchTurn::plain(turn);
         self.stages[..first].iter().for_each(|it| it.skip(place));
         if first == stages.len() {
             return (branches, Vec::new());
@@ -450,7 +450,7 @@ impl Lane {
 
     /// Goes on without a batch that was lost, unless it was offered before that.
     pub fn skip(&self, turn: u64) {
-        let place = BatchTurn::below(turn);
+        let place = BatchTurn::plain(turn);
         self.stages.iter().for_each(|stage| stage.skip(place));
         self.common.offers.skip(turn);
         self.taken();

@@ -136,15 +136,14 @@ impl Lanes {
     /// Lets those join again that have caught up with the front. One that does not take a batch yet would be left behind again
     /// at once.
     pub fn join(&mut self, front: u64, has_room: &dyn Fn(usize) -> bool) {
-        let mut joined = Vec::new();
-        for (index, lane) in self.lanes.iter_mut().enumerate() {
+        for index in 0..self.lanes.len() {
+            let lane = &mut self.lanes[index];
             let has_caught_up = lane.is_alone() && lane.position() >= front;
             if has_caught_up && !lane.has_failed() && lane.may_hold() && has_room(index) {
                 lane.join();
-                joined.push(index);
+                self.leave_alone(index);
             }
         }
-        joined.into_iter().for_each(|lane| self.leave_alone(lane));
     }
 
     /// An output needs processors of its own no more, or never did.
@@ -200,15 +199,14 @@ impl Lanes {
 
     /// An output takes nothing more in this run. On a disk its cursor stays where it is.
     pub fn fail(&mut self, lane: usize, is_on_disk: bool) {
-        let place = &mut self.lanes[lane];
-        if place.is_alone() && !place.has_failed() {
+        if self.lanes[lane].is_alone() && !self.lanes[lane].has_failed() {
             self.leave_alone(lane);
         }
-        let place = &mut self.lanes[lane];
-        place.fail();
+        let lane = &mut self.lanes[lane];
+        lane.fail();
         if is_on_disk {
             // Like one that goes on alone it needs everything to be stored from now on.
-            place.part();
+            lane.part();
         }
     }
 

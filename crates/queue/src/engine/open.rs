@@ -244,14 +244,12 @@ impl Start {
         let saved = || found.iter().map(CursorFile::saved);
         let next = next(saved(), &snapshots, recovered, end);
         let mut known = loaded.damaged;
-        let damaged = known.len();
-        known.extend(saved().flat_map(|saved| saved.outputs.clone()));
         let has_cursor = |name: &String| saved().any(|saved| saved.output == *name);
         // The list of one that is not configured any more is as old as that.
         let current = saved().filter(|saved| saved.retired.is_none());
-        let mut expected = current.flat_map(|saved| &saved.outputs);
-        let misses_cursors =
-            !expected.all(has_cursor) || !known.iter().take(damaged).all(has_cursor);
+        let listed = current.flat_map(|saved| &saved.outputs);
+        let misses_cursors = !known.iter().chain(listed).all(has_cursor);
+        known.extend(saved().flat_map(|saved| saved.outputs.clone()));
         let remembered = Remembered::new(options, snapshots, &found, misses_cursors, recovered);
         let mut found = found;
         let mut cursors = Vec::new();

@@ -59,8 +59,13 @@ pub enum Taken {
     Batch(Entry, Box<Batch>),
     /// Where a batch would be that is damaged. The outputs go on without it.
     Lost(Entry),
-    /// No batch: processors are asked for what they remember after the last one, which was the entry's sequence. It has no outputs.
-    AtRest(Entry),
+    /// No batch: processors are asked for what they remember after the last one, for [`Queue::keep_snapshot`].
+    AtRest {
+        /// The last batch's sequence.
+        sequence: u64,
+        /// As in [`Entry::turn`].
+        turn: u64,
+    },
 }
 
 /// What there is for a worker.
@@ -179,7 +184,9 @@ impl Queue {
             }
         }
         if state.is_snapshot_due_at_rest() {
-            return Choice::Take(Taken::AtRest(self.at_rest(state)));
+            let sequence = state.ask_at_rest();
+            let turn = state.front.give(sequence);
+            return Choice::Take(Taken::AtRest { sequence, turn });
         }
         if state.is_at_end() {
             let end = state.front.next_sequence();
@@ -255,52 +262,6 @@ impl Queue {
         Choice::Take(Taken::Batch(entry, Box::new(batch)))
     }
 
-    /// The place behind the batches that were given.
-    fn at_rest(self: &Arc<Self>, state: &mut QueueState) -> Entry {
-        let sequence = state.ask_at_rest();
-        let nothing = Given {
-            sequence,
-            size: 0,
-            events: 0,
-            ordinal_end: None,
-            is_held: false,
-        };
-        Entry {
-            sequence,
-            lanes: Vec::new(),
-            parting: Vec::new(),
-            joined: Vec::new(),
-            asks_snapshot: true,
-            turn: Some(state.front.give(sequence)),
-            ticket: Arc::new(self.ticket(&nothing, 0, true, None)),
-        }
-    }
-
-    /// A ticket for so many outputs.
-    fn ticket(
-        self: &Arc<Self>,
-        what: &Given,
-        outputs: usize,
-        is_first_pass: bool,
-        issuer: Option<Issuer>,
-    ) -> Ticket {
-        Ticket {
-            queue: self.clone(),
-            sequence: what.sequence,
-            size: what.size,
-            events: what.events,
-            outputs_behind: AtomicUsize::new(outputs),
-            outputs_holding: AtomicUsize::new(outputs),
-            is_failed: AtomicBool::new(false),
-            is_held: what.is_held,
-            is_stored: what.ordinal_end.is_some(),
-            is_first_pass,
-            outcome: Mutex::new((issuer, Delivery::default())),
-            parted: Mutex::default(),
-            has_parted: AtomicBool::new(false),
-        }
-    }
-
     /// Gives a batch to the outputs that are to get it.
     fn give(
         self: &Arc<Self>,
@@ -325,7 +286,21 @@ impl Queue {
             (Some(snapshots), Some(_), Some(end)) => snapshots.ask(what.size, end),
             _ => false,
         };
-        let ticket = self.ticket(what, lanes.len(), turn.is_some(), issuer);
+        let ticket = Ticket {
+            queue: self.clone(),
+            sequence: what.sequence,
+            size: what.size,
+            events: what.events,
+            outputs_behind: AtomicUsize::new(lanes.len()),
+            outputs_holding: AtomicUsize::new(lanes.len()),
+            is_failed: AtomicBool::new(false),
+            is_held: what.is_held,
+            is_stored: what.ordinal_end.is_some(),
+            is_first_pass: turn.is_some(),
+            outcome: Mutex::new((issuer, Delivery::default())),
+            parted: Mutex::default(),
+            has_parted: AtomicBool::new(false),
+        };
         Entry {
             sequence: what.sequence,
             lanes,

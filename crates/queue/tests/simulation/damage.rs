@@ -217,13 +217,13 @@ impl Scene {
                 }
             }
             // A crash left half of a payload.
-            Some(Taken::Lost(entry) | Taken::AtRest(entry)) => {
+            Some(Taken::Lost(entry)) => {
                 entry
                     .lanes
                     .iter()
                     .for_each(|lane| entry.ticket.pass(lane.lane));
             }
-            None => {}
+            Some(Taken::AtRest { .. }) | None => {}
         }
     }
 
@@ -306,7 +306,8 @@ impl Scene {
         while let Some(taken) = queue.try_take(&|_| true).expect("nothing fails") {
             let (entry, number) = match taken {
                 Taken::Batch(entry, batch) => (entry, Some(Content::of(&batch).number)),
-                Taken::Lost(entry) | Taken::AtRest(entry) => (entry, None),
+                Taken::Lost(entry) => (entry, None),
+                Taken::AtRest { .. } => continue,
             };
             for lane in &entry.lanes {
                 got[lane.lane].extend(number);

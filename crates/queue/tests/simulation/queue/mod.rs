@@ -317,10 +317,10 @@ impl World {
                     entry.ticket.pass(lane.lane);
                 }
             }
-            Ok(Some(Taken::AtRest(entry))) => {
-                let states = self.model().at_rest(entry.turn);
-                self.note(|| format!("remembers up to {}, at rest", entry.sequence));
-                queue.keep_snapshot(entry.sequence, Some(states));
+            Ok(Some(Taken::AtRest { sequence, turn })) => {
+                let states = self.model().at_rest(turn);
+                self.note(|| format!("remembers up to {sequence}, at rest"));
+                queue.keep_snapshot(sequence, Some(states));
             }
             Err(failure) => {
                 let disk = self.disk();

@@ -300,8 +300,8 @@ impl Model {
     }
 
     /// The processor was asked for what it remembers where there was no batch.
-    pub fn at_rest(&mut self, turn: Option<u64>) -> Vec<ProcessorState> {
-        self.check_turn(turn);
+    pub fn at_rest(&mut self, turn: u64) -> Vec<ProcessorState> {
+        self.check_turn(Some(turn));
         self.states()
     }
 
