@@ -6,6 +6,7 @@
 //! | [`queue`] | [`KafkaQueue`](queue::KafkaQueue): settings of a queue that is a topic |
 //! | `config` | settings as the configuration of librdkafka |
 //! | `link` | `Link`: what librdkafka says about its connections, and the tokens that it asks for |
+//! | `records` | `RecordConsumer`: records of a consumer, many at a time |
 //! | `token` | when a token expires |
 //!
 //! **The feature `client`.** librdkafka and OpenSSL are compiled with CMake, Perl and a C++ compiler, and a plain build of Millpond needs
@@ -24,6 +25,8 @@ mod config;
 #[cfg(feature = "client")]
 mod link;
 #[cfg(feature = "client")]
+mod records;
+#[cfg(feature = "client")]
 mod token;
 
 #[cfg(feature = "client")]
@@ -33,6 +36,8 @@ pub use rdkafka;
 pub use crate::config::{OptionOwner, client_config, created};
 #[cfg(feature = "client")]
 pub use crate::link::{Link, LinkState, Trouble, words};
+#[cfg(feature = "client")]
+pub use crate::records::{Header, Record, RecordConsumer, Records, hold_back};
 pub use crate::settings::{BrokerSettings, RecordCompression};
 
 /// Why a component for Kafka is not there, in a build without the feature.

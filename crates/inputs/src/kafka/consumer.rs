@@ -12,7 +12,7 @@ use ::kafka::rdkafka::consumer::{
 use ::kafka::rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use ::kafka::rdkafka::types::RDKafkaRespErr;
 use ::kafka::rdkafka::{Offset, Statistics, TopicPartitionList};
-use ::kafka::{Link, LinkState, OptionOwner, client_config, created};
+use ::kafka::{Link, LinkState, OptionOwner, RecordConsumer, client_config, created, hold_back};
 use component::Limit;
 use component::Warning;
 use config::{ConfigError, Node};
@@ -38,7 +38,7 @@ const OWNERS: &[OptionOwner] = &[
 ];
 
 /// The client of an input.
-pub(super) type KafkaConsumer = BaseConsumer<Membership>;
+pub(super) type KafkaConsumer = RecordConsumer<Membership>;
 
 /// Makes a client that takes part in nothing yet.
 ///
@@ -60,7 +60,9 @@ pub(super) fn consumer(
         lag: Mutex::new(None),
     };
     created(&settings.brokers, node, config, |config| {
-        config.create_with_context(membership)
+        config
+            .create_with_context(membership)
+            .map(KafkaConsumer::new)
     })
 }
 
@@ -84,10 +86,7 @@ pub(super) fn configuration(
         ("enable.auto.offset.store", "false"),
         ("auto.commit.interval.ms", "1000"),
         ("enable.partition.eof", "true"),
-        (
-            "statistics.interval.ms",
-            if settings.is_finite { "500" } else { "5000" },
-        ),
+        ("statistics.interval.ms", "5000"),
         // What is fetched ahead is in no budget.
         ("queued.max.messages.kbytes", "16384"),
         // Once so much is there; the default, a second, is longer than it lasts.
@@ -139,6 +138,7 @@ impl Membership {
         };
         let assigned = list.elements().into_iter().map(|element| {
             let (topic, partition) = (element.topic(), element.partition());
+            hold_back(consumer, topic, partition);
             let end = ends.get(&(topic.to_owned(), partition));
             let assigned =
                 AssignedPartition::new(&cluster, topic, partition, end.map(|end| end.offset));
@@ -279,10 +279,6 @@ impl ClientContext for Membership {
             for one in topic.partitions.values() {
                 if self.partitions.find(&topic.topic, one.partition).is_none() {
                     continue;
-                }
-                if self.is_finite {
-                    self.partitions
-                        .ended_at(&topic.topic, one.partition, one.eof_offset);
                 }
                 // Negative where it is not known.
                 let safe = [one.stored_offset, one.committed_offset, one.lo_offset];

@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ::kafka::rdkafka::message::{BorrowedMessage, Headers, Message, Timestamp};
+use ::kafka::{Header, Record};
 use batch::json;
 use codec::BATCH_EVENTS_MAX;
 use datetime::rfc3339::write_rfc3339;
@@ -22,7 +22,7 @@ const GATHERED_BYTES: usize = 512 << 10;
 const AGE_MAX: Duration = Duration::from_millis(50);
 
 /// The header with the id of an event.
-const ID_HEADER: &str = "event_id";
+const ID_HEADER: &[u8] = b"event_id";
 
 /// A record that was read.
 #[derive(Debug)]
@@ -89,23 +89,15 @@ impl Gathered {
         }
     }
 
-    /// The partition of the last record, if that is this one and was not taken away.
-    pub(super) fn last_partition(
-        &self,
-        topic: &str,
-        partition: i32,
-    ) -> Option<Arc<AssignedPartition>> {
-        let last = &self.runs.last()?.partition;
-        let is_same = last.partition == partition && *last.topic == *topic && !last.is_revoked();
-        is_same.then(|| last.clone())
+    /// How many more records of this size there is room for, at least one.
+    pub(super) fn room(&self, size: usize) -> usize {
+        let bytes = GATHERED_BYTES.saturating_sub(self.values.len());
+        let records = BATCH_EVENTS_MAX.saturating_sub(self.records.len());
+        records.min(bytes.div_ceil(size.max(1))).max(1)
     }
 
     /// Takes a record.
-    pub(super) fn push(
-        &mut self,
-        partition: Arc<AssignedPartition>,
-        message: &BorrowedMessage<'_>,
-    ) {
+    pub(super) fn push(&mut self, partition: &Arc<AssignedPartition>, message: &Record<'_>) {
         if self.is_empty() {
             self.began = Instant::now();
         }
@@ -113,53 +105,48 @@ impl Gathered {
         // A record without a value says that those with its key are void.
         self.values
             .extend_from_slice(message.payload().unwrap_or_default());
+        let headers = message.headers();
         let id = match self.takes_ids {
-            true => self.write_id(message),
+            true => self.write_id(&headers),
             false => 0..0,
         };
         let record = ReadRecord {
             offset: message.offset(),
             value: start..self.values.len(),
-            metadata: self.write_metadata(message),
+            metadata: self.write_metadata(message, &headers),
             id,
         };
         let number = self.records.len();
         let follows = |run: &Run, before: Option<&ReadRecord>| {
-            Arc::ptr_eq(&run.partition, &partition)
+            Arc::ptr_eq(&run.partition, partition)
                 && before.is_some_and(|before| before.offset + 1 == record.offset)
         };
         partition.has_read(record.offset);
         match self.runs.last_mut() {
             Some(run) if follows(run, self.records.last()) => run.records.end += 1,
             _ => self.runs.push(Run {
-                partition,
+                partition: partition.clone(),
                 records: number..number + 1,
             }),
         }
         self.records.push(record);
     }
 
-    fn write_id(&mut self, message: &BorrowedMessage<'_>) -> Range<usize> {
+    fn write_id(&mut self, headers: &[Header<'_>]) -> Range<usize> {
         let start = self.metadata.len();
-        let headers = message
-            .headers()
-            .into_iter()
-            .flat_map(|headers| headers.iter());
-        let mut ids = headers.filter(|header| header.key == ID_HEADER);
-        if let Some(id) = ids.next().and_then(|header| header.value) {
+        let mut ids = headers.iter().filter(|(name, _)| *name == ID_HEADER);
+        if let Some((_, Some(id))) = ids.next() {
             self.metadata.extend_from_slice(id);
         }
         start..self.metadata.len()
     }
 
     /// Writes `{"timestamp":"…","key":"…","headers":{…}}`.
-    fn write_metadata(&mut self, message: &BorrowedMessage<'_>) -> Range<usize> {
+    fn write_metadata(&mut self, message: &Record<'_>, headers: &[Header<'_>]) -> Range<usize> {
         let start = self.metadata.len();
         let out = &mut self.metadata;
         out.push(b'{');
-        if let Timestamp::CreateTime(millis) | Timestamp::LogAppendTime(millis) =
-            message.timestamp()
-        {
+        if let Some(millis) = message.timestamp() {
             out.extend_from_slice(b"\"timestamp\":\"");
             let begin = out.len();
             match self.time.0 == millis {
@@ -173,25 +160,23 @@ impl Gathered {
             member(out, start, "key");
             write_text(out, key);
         }
-        if let Some(headers) = message.headers().filter(|headers| headers.count() > 0) {
+        if !headers.is_empty() {
             member(out, start, "headers");
             out.push(b'{');
             let first = out.len();
             // A name may come several times: the last value counts, as for clients in Java.
-            let mut last: HashMap<&str, usize> = HashMap::with_capacity(headers.count());
-            for (index, header) in headers.iter().enumerate() {
-                last.insert(header.key, index);
-            }
-            for (index, header) in headers.iter().enumerate() {
-                if last.get(header.key) != Some(&index) {
+            let names = headers.iter().enumerate();
+            let last: HashMap<_, _> = names.map(|(index, (name, _))| (*name, index)).collect();
+            for (index, (name, value)) in headers.iter().enumerate() {
+                if last.get(name) != Some(&index) {
                     continue;
                 }
                 if out.len() > first {
                     out.push(b',');
                 }
-                json::write_string(out, header.key.as_bytes());
+                write_text(out, name);
                 out.push(b':');
-                write_text(out, header.value.unwrap_or_default());
+                write_text(out, value.unwrap_or_default());
             }
             out.push(b'}');
         }
@@ -212,4 +197,17 @@ fn member(out: &mut Vec<u8>, start: usize, name: &str) {
 /// Writes bytes as a string; what is not UTF-8 is replaced by U+FFFD.
 fn write_text(out: &mut Vec<u8>, bytes: &[u8]) {
     json::write_string(out, String::from_utf8_lossy(bytes).as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_is_for_at_least_one_record() {
+        let gathered = Gathered::new(false);
+        assert_eq!(gathered.room(usize::MAX), 1);
+        assert_eq!(gathered.room(GATHERED_BYTES / 4), 4);
+        assert_eq!(gathered.room(0), BATCH_EVENTS_MAX);
+    }
 }

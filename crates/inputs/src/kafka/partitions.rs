@@ -95,6 +95,8 @@ pub(super) struct Partitions(Mutex<PartitionTable>);
 #[derive(Debug, Default)]
 struct PartitionTable {
     assigned: HashMap<(Arc<str>, i32), Arc<AssignedPartition>>,
+    /// Those that [`Partitions::take_new`] has not given.
+    new: Vec<Arc<AssignedPartition>>,
     /// Whether partitions were assigned, maybe none, since all were taken away.
     was_assigned: bool,
     waiting: VecDeque<(Receipt, Vec<BatchEnd>)>,
@@ -109,7 +111,9 @@ impl Partitions {
         table.was_assigned = true;
         for partition in partitions {
             let key = (partition.topic.clone(), partition.partition);
-            if let Some(old) = table.assigned.insert(key, Arc::new(partition)) {
+            let partition = Arc::new(partition);
+            table.new.push(partition.clone());
+            if let Some(old) = table.assigned.insert(key, partition) {
                 old.is_revoked.store(true, Ordering::Relaxed);
             }
         }
@@ -133,22 +137,11 @@ impl Partitions {
         table.assigned.get(&(topic.into(), partition)).cloned()
     }
 
-    /// Partitions with this number.
-    pub(super) fn numbered(&self, partition: i32) -> Vec<Arc<AssignedPartition>> {
-        let table = self.0.lock();
-        let all = table.assigned.values();
-        all.filter(|one| one.partition == partition)
-            .cloned()
-            .collect()
-    }
-
-    /// librdkafka has told of the end of a partition before this offset.
-    pub(super) fn ended_at(&self, topic: &str, partition: i32, offset: i64) {
-        if let Some(one) = self.find(topic, partition)
-            && one.target.is_some_and(|target| offset >= target)
-        {
-            one.reached_end();
-        }
+    /// The partitions that were assigned since the last call, and are still.
+    pub(super) fn take_new(&self) -> Vec<Arc<AssignedPartition>> {
+        let mut new = std::mem::take(&mut self.0.lock().new);
+        new.retain(|partition| !partition.is_revoked());
+        new
     }
 
     /// Whether all partitions were read as far as they are to be.
@@ -298,9 +291,7 @@ mod tests {
         partitions.find("t", 0).expect("assigned").has_read(4);
         partitions.find("t", 1).expect("assigned").reached_end();
         assert!(!partitions.are_complete());
-        partitions.ended_at("t", 2, 2);
-        assert!(!partitions.are_complete());
-        partitions.ended_at("t", 2, 3);
+        partitions.find("t", 2).expect("assigned").has_read(2);
         assert!(partitions.are_complete());
         partitions.revoke([("t", 0), ("t", 1), ("t", 2)]);
         assert!(!partitions.are_complete(), "others may follow");

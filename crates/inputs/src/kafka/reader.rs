@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use ::kafka::queue::KafkaQueue;
 use ::kafka::rdkafka::consumer::Consumer;
 use ::kafka::rdkafka::error::{KafkaError, RDKafkaErrorCode};
-use ::kafka::rdkafka::message::{BorrowedMessage, Message};
-use ::kafka::{LinkState, Trouble};
+use ::kafka::rdkafka::message::Message;
+use ::kafka::{LinkState, Record, Trouble};
 use async_trait::async_trait;
 use component::{BuildContext, Effects, Input, InputContext, InputError, Limit, thread};
 use config::{ConfigError, Node};
@@ -17,7 +17,7 @@ use config::{ConfigError, Node};
 use super::batches::Batches;
 use super::consumer::{KafkaConsumer, configuration, consumer, store_safe};
 use super::gather::Gathered;
-use super::partitions::Partitions;
+use super::partitions::{AssignedPartition, Partitions};
 use super::settings::{KafkaSettings, RecordForm};
 use super::stored::StoredBatches;
 use crate::connections::settings::check_unending;
@@ -27,18 +27,17 @@ use crate::reading::on_blocking_thread;
 /// How long a poll waits while there is nothing.
 const POLL: Duration = Duration::from_millis(50);
 
-/// How long nothing is polled while the queue is full, before partitions are paused: what librdkafka has fetched of them is
-/// fetched again afterwards.
-const FULL_MAX: Duration = Duration::from_secs(2);
+/// How long a poll waits while the pipeline takes nothing, at first: it has room again soon, as a rule.
+const BUSY_POLL: Duration = Duration::from_millis(2);
+
+/// After so long, it waits as long as otherwise.
+const BUSY_MAX: Duration = Duration::from_secs(2);
 
 /// How often it is looked what is safe.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// How long the end of the client may take.
 const LEAVE_MAX: Duration = Duration::from_secs(5);
-
-/// How many records are read before the clock is looked at.
-const RECORDS_AT_ONCE: usize = 256;
 
 struct Kafka {
     settings: KafkaSettings,
@@ -119,6 +118,7 @@ impl Input for Kafka {
                 state: self.state,
                 partitions: self.partitions,
                 looked: Instant::now(),
+                record_size: usize::MAX,
             };
             reader.run()
         })
@@ -138,6 +138,8 @@ struct KafkaReader<'c> {
     state: Arc<LinkState>,
     partitions: Arc<Partitions>,
     looked: Instant,
+    /// How many bytes the last records had, on average.
+    record_size: usize,
 }
 
 impl KafkaReader<'_> {
@@ -159,7 +161,7 @@ impl KafkaReader<'_> {
         };
         let topics = self.settings.topics.iter().map(String::as_str);
         let topics: Vec<&str> = topics.collect();
-        let subscribed = self.consumer.subscribe(&topics);
+        let subscribed = self.consumer.consumer().subscribe(&topics);
         let problems = match subscribed {
             Ok(()) => self.read(&hand_over),
             Err(error) => vec![format!("the topics cannot be subscribed to: {error}")],
@@ -195,8 +197,10 @@ impl KafkaReader<'_> {
             let is_complete = is_finite && self.partitions.are_complete();
             if !gathered.is_empty() && (is_due || is_complete) {
                 let full = std::mem::replace(&mut gathered, Gathered::new(takes_ids));
-                if !self.hand_over(hand_over, full) {
-                    break;
+                match self.hand_over(hand_over, full) {
+                    Ok(true) => {}
+                    Ok(false) => break,
+                    Err(problem) => return vec![problem],
                 }
             }
             if is_complete {
@@ -213,49 +217,62 @@ impl KafkaReader<'_> {
     ///
     /// # Errors
     /// Nothing can be read any more.
-    fn gather(&self, gathered: &mut Gathered) -> Result<(), String> {
-        let mut patience = gathered.patience().min(POLL);
-        for _ in 0..RECORDS_AT_ONCE {
-            if gathered.is_full() {
-                break;
+    fn gather(&mut self, gathered: &mut Gathered) -> Result<(), String> {
+        self.attend(Duration::ZERO)?;
+        let before = (gathered.values.len(), gathered.records.len());
+        let count = gathered.room(self.record_size);
+        let records = self.consumer.read(count, gathered.patience().min(POLL));
+        let mut last: Option<(Record<'_>, Option<Arc<AssignedPartition>>)> = None;
+        for record in records.iter() {
+            let known = last.take().filter(|(last, _)| last.is_beside(&record));
+            let partition = match known {
+                Some((_, partition)) => partition,
+                None => self.partitions.find(record.topic(), record.partition()),
+            };
+            // One that was taken away meanwhile is read by another member.
+            if let Some(partition) = &partition {
+                match record.error() {
+                    None => gathered.push(partition, &record),
+                    Some(RDKafkaErrorCode::PartitionEOF) => partition.reached_end(),
+                    Some(code) => self.failed(&KafkaError::MessageConsumption(code))?,
+                }
             }
-            match self.consumer.poll(patience) {
-                None => break,
-                Some(Ok(message)) => self.take(gathered, &message),
-                Some(Err(error)) => self.failed(&error)?,
-            }
-            // What else there is is taken at once.
-            patience = Duration::ZERO;
+            last = Some((record, partition));
+        }
+        let bytes = gathered.values.len() - before.0;
+        if let Some(size) = bytes.checked_div(gathered.records.len() - before.1) {
+            self.record_size = size;
         }
         Ok(())
     }
 
-    fn take(&self, gathered: &mut Gathered, message: &BorrowedMessage<'_>) {
-        let (topic, number) = (message.topic(), message.partition());
-        let partition = gathered.last_partition(topic, number);
-        // One that was taken away meanwhile is read by another member.
-        if let Some(partition) = partition.or_else(|| self.partitions.find(topic, number)) {
-            gathered.push(partition, message);
+    /// Takes what is told of everything but records, and waits so long for it.
+    ///
+    /// # Errors
+    /// Nothing can be read any more.
+    fn attend(&self, patience: Duration) -> Result<(), String> {
+        let consumer = self.consumer.consumer();
+        let told = consumer.poll(patience);
+        for new in self.partitions.take_new() {
+            self.consumer.collect(&new.topic, new.partition);
+        }
+        match told {
+            Some(Err(error)) => self.failed(&error),
+            // None comes this way. If one does all the same, it is read again.
+            Some(Ok(message)) => {
+                let at = ::kafka::rdkafka::Offset::Offset(message.offset());
+                let _ = consumer.seek(message.topic(), message.partition(), at, POLL);
+                Ok(())
+            }
+            None => Ok(()),
         }
     }
 
     fn failed(&self, error: &KafkaError) -> Result<(), String> {
-        let code = error.rdkafka_error_code();
-        match error {
-            KafkaError::PartitionEOF(number) => {
-                // Which topic it is, librdkafka knows and its wrapper does not say.
-                let partitions = self.partitions.numbered(*number);
-                if let [only] = &partitions[..] {
-                    only.reached_end();
-                }
-                return Ok(());
-            }
-            KafkaError::MessageConsumptionFatal(code) => {
-                return Err(format!("reading ended: {code}"));
-            }
-            _ => {}
+        if let KafkaError::MessageConsumptionFatal(code) = error {
+            return Err(format!("reading ended: {code}"));
         }
-        let text = match code {
+        let text = match error.rdkafka_error_code() {
             Some(RDKafkaErrorCode::UnknownTopic | RDKafkaErrorCode::UnknownTopicOrPartition) => {
                 "a topic does not exist; it is read once it does".to_owned()
             }
@@ -279,56 +296,34 @@ impl KafkaReader<'_> {
         Ok(())
     }
 
-    /// Hands records over. While there is no room, partitions are paused, and the input stays in its group; whether there is
-    /// somebody who takes them.
-    fn hand_over(&mut self, hand_over: &SyncSender<Gathered>, gathered: Gathered) -> bool {
+    /// Hands records over. While there is no room nothing is read, and the input stays in its group; whether there is somebody who
+    /// takes them.
+    ///
+    /// # Errors
+    /// Nothing can be read any more; the records were handed over.
+    fn hand_over(
+        &mut self,
+        hand_over: &SyncSender<Gathered>,
+        gathered: Gathered,
+    ) -> Result<bool, String> {
         let mut gathered = gathered;
+        let mut problem = Ok(true);
         let begin = Instant::now();
-        let mut is_paused = false;
         loop {
             match hand_over.try_send(gathered) {
-                Ok(()) => break,
-                Err(TrySendError::Disconnected(_)) => return false,
+                Ok(()) => return problem,
+                Err(TrySendError::Disconnected(_)) => return Ok(false),
                 Err(TrySendError::Full(back)) => gathered = back,
             }
             if self.is_over() {
-                return false;
+                return Ok(false);
             }
-            if begin.elapsed() < FULL_MAX {
-                std::thread::sleep(Duration::from_millis(2));
-            } else {
-                is_paused |= self.set_paused(true);
-                self.stay();
-            }
-            // Trouble comes again, and the reader ends with it when there is room.
-            let _ = self.look();
-        }
-        if is_paused {
-            self.set_paused(false);
-        }
-        true
-    }
-
-    /// Stops or begins to fetch; whether that worked.
-    fn set_paused(&self, is_paused: bool) -> bool {
-        let set = self
-            .consumer
-            .assignment()
-            .and_then(|assigned| match is_paused {
-                true => self.consumer.pause(&assigned),
-                false => self.consumer.resume(&assigned),
-            });
-        set.is_ok()
-    }
-
-    /// Polls for the sake of the group, while partitions are paused.
-    fn stay(&self) {
-        // A record that comes all the same is one of a partition that has just been assigned: it is read again.
-        if let Some(Ok(message)) = self.consumer.poll(POLL) {
-            let at = ::kafka::rdkafka::Offset::Offset(message.offset());
-            let _ = self
-                .consumer
-                .seek(message.topic(), message.partition(), at, POLL);
+            let patience = match begin.elapsed() < BUSY_MAX {
+                true => BUSY_POLL,
+                false => POLL,
+            };
+            let attended = self.attend(patience).and_then(|()| self.look());
+            problem = problem.and(attended.map(|()| true));
         }
     }
 
@@ -341,8 +336,9 @@ impl KafkaReader<'_> {
             return Ok(());
         }
         self.looked = Instant::now();
-        store_safe(&self.consumer, &self.partitions);
-        if let Some(lag) = self.consumer.context().take_lag() {
+        let consumer = self.consumer.consumer();
+        store_safe(consumer, &self.partitions);
+        if let Some(lag) = consumer.context().take_lag() {
             self.ctx.metrics.set_lag(lag);
         }
         for warning in self.state.take_warnings() {
@@ -368,11 +364,11 @@ impl KafkaReader<'_> {
     fn finish(self, sending: &thread::Work<()>) {
         self.ctx.end_sending();
         while !sending.is_finished() || self.partitions.is_waiting() {
-            self.set_paused(true);
-            self.stay();
-            store_safe(&self.consumer, &self.partitions);
+            // What went wrong is known, or comes too late.
+            let _ = self.attend(POLL);
+            store_safe(self.consumer.consumer(), &self.partitions);
         }
-        store_safe(&self.consumer, &self.partitions);
+        store_safe(self.consumer.consumer(), &self.partitions);
         let consumer = self.consumer;
         // Commits what is stored, and waits for a broker that has gone as long as a session lasts.
         let leave = thread::start("kafka leave", move || drop(consumer));
