@@ -6,6 +6,7 @@
 //! | [`queue`] | [`KafkaQueue`](queue::KafkaQueue): settings of a queue that is a topic |
 //! | `config` | settings as the configuration of librdkafka |
 //! | `link` | `Link`: what librdkafka says about its connections, and the tokens that it asks for |
+//! | `produced` | `produce`: records for a producer, many at a time |
 //! | `records` | `RecordConsumer`: records of a consumer, many at a time |
 //! | `token` | when a token expires |
 //!
@@ -25,6 +26,8 @@ mod config;
 #[cfg(feature = "client")]
 mod link;
 #[cfg(feature = "client")]
+mod produced;
+#[cfg(feature = "client")]
 mod records;
 #[cfg(feature = "client")]
 mod token;
@@ -36,6 +39,8 @@ pub use rdkafka;
 pub use crate::config::{OptionOwner, client_config, created};
 #[cfg(feature = "client")]
 pub use crate::link::{Link, LinkState, Trouble, words};
+#[cfg(feature = "client")]
+pub use crate::produced::{PlainRecord, produce};
 #[cfg(feature = "client")]
 pub use crate::records::{Header, Record, RecordConsumer, Records, hold_back};
 pub use crate::settings::{BrokerSettings, RecordCompression};

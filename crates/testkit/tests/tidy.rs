@@ -35,9 +35,10 @@ const ORDER: [&str; 21] = [
 const SIDE_BY_SIDE: [&str; 3] = ["inputs", "processors", "outputs"];
 
 /// The modules that may hold `unsafe`, each a small one with a safe interface.
-const UNSAFE_MODULES: [&str; 5] = [
+const UNSAFE_MODULES: [&str; 6] = [
     "crates/codec/src/compress/raw.rs",
     "crates/component/src/standard.rs",
+    "crates/kafka/src/produced.rs",
     "crates/kafka/src/records.rs",
     "crates/net/src/unsent.rs",
     "crates/profiler/src/sampling/timers/handler.rs",

@@ -9,9 +9,9 @@
 //! - When a partition is taken away, what is safe of it is committed, and the rest is forgotten: the next member reads it again.
 //!
 //! # Threads
-//! One polls librdkafka, and collects the values of records ([`gather`]); one makes batches of them and waits while the queue is full
-//! ([`batches`]). While the second one waits, partitions are paused and the first one goes on polling, so that the input stays in its
-//! group.
+//! One takes records from librdkafka, many at a time, and collects their values ([`gather`]); one makes batches of them and waits while
+//! the queue is full ([`batches`]). While the second one waits, the first one reads nothing but goes on polling, so that the input
+//! stays in its group; librdkafka fetches up to `queued.max.messages.kbytes` ahead.
 //!
 //! | module | holds |
 //! | --- | --- |
@@ -21,7 +21,7 @@
 //! | `gather` | records on their way to a batch |
 //! | `batches` | makes batches and sends them |
 //! | `stored` | the processing half of `queue: kafka`: records that are batches |
-//! | `reader` | the thread that polls |
+//! | `reader` | the thread that reads |
 
 mod settings;
 

@@ -1,4 +1,4 @@
-//! The thread that polls.
+//! The thread that reads.
 
 use std::panic::resume_unwind;
 use std::sync::Arc;
@@ -130,7 +130,7 @@ impl Input for Kafka {
     }
 }
 
-/// Polls, and hands over what comes.
+/// Reads, and hands over what comes.
 struct KafkaReader<'c> {
     ctx: &'c mut InputContext,
     consumer: KafkaConsumer,

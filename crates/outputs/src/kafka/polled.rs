@@ -10,7 +10,7 @@ use ::kafka::rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use ::kafka::rdkafka::producer::{
     BaseProducer, BaseRecord, DeliveryResult, Producer as _, ProducerContext,
 };
-use ::kafka::{BrokerSettings, Link, LinkState, created, words};
+use ::kafka::{BrokerSettings, Link, LinkState, PlainRecord, created, produce, words};
 use component::thread;
 use config::{ConfigError, Node};
 
@@ -82,6 +82,17 @@ impl<R: DeliveryReports> PolledProducer<R> {
             let code = error.rdkafka_error_code();
             code.unwrap_or(RDKafkaErrorCode::InvalidArgument)
         })
+    }
+
+    /// Hands records over. Whatever becomes of one is reported, unless that is known at once: `refuse` is called for those that were
+    /// not taken.
+    pub fn send_plain<'a>(
+        &self,
+        topic: &str,
+        records: impl IntoIterator<Item = PlainRecord<'a>>,
+        refuse: impl FnMut(usize, RDKafkaErrorCode),
+    ) {
+        produce(&self.client, topic, records, refuse);
     }
 }
 

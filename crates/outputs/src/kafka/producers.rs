@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ::kafka::rdkafka::config::ClientConfig;
 use ::kafka::rdkafka::message::{Header, OwnedHeaders};
 use ::kafka::rdkafka::producer::BaseRecord;
-use ::kafka::{BrokerSettings, LinkState, OptionOwner, client_config};
+use ::kafka::{BrokerSettings, LinkState, OptionOwner, PlainRecord, client_config};
 use config::{ConfigError, Node};
 
 use super::flights::{FlightHandle, Flights};
@@ -43,6 +43,7 @@ pub struct ProducerParts {
     config: ClientConfig,
     node: Node,
     headers: Vec<String>,
+    is_plain: bool,
     flights: Arc<Flights>,
 }
 
@@ -75,6 +76,9 @@ impl ProducerParts {
             config: client_config(&settings.brokers, node, &own, OWNERS)?,
             settings: settings.brokers.clone(),
             node: node.clone(),
+            is_plain: headers.is_empty()
+                && settings.own.timestamp.is_none()
+                && settings.own.partition.is_none(),
             headers,
             flights: flights.clone(),
         })
@@ -102,6 +106,7 @@ impl ProducerParts {
         Ok(Producer {
             client: PolledProducer::new(&self.settings, &self.node, config, state, &self.flights)?,
             headers: self.headers.clone(),
+            is_plain: self.is_plain,
         })
     }
 }
@@ -114,6 +119,8 @@ fn bool_text(is: bool) -> &'static str {
 pub struct Producer {
     client: PolledProducer<Flights>,
     headers: Vec<String>,
+    /// Whether records have nothing but a key and a value.
+    is_plain: bool,
 }
 
 impl Producer {
@@ -122,8 +129,29 @@ impl Producer {
         self.client.failure()
     }
 
-    /// Hands a record over. Whatever becomes of it is reported, also where that is known at once.
-    pub fn send(&self, topic: &str, record: &Record<'_>, flight: &FlightHandle, row: usize) {
+    /// Hands records over, each with its row. Whatever becomes of one is reported, also where that is known at once.
+    pub fn send<'a>(
+        &self,
+        topic: &str,
+        records: impl Iterator<Item = (usize, Record<'a>)>,
+        flight: &FlightHandle,
+    ) {
+        if self.is_plain {
+            let plain = records.map(|(row, record)| PlainRecord {
+                key: record.key,
+                value: record.value,
+                number: flight.number(row),
+            });
+            let flights = self.client.reports();
+            let refuse = |number, code| flights.report(number, Some(code));
+            return self.client.send_plain(topic, plain, refuse);
+        }
+        for (row, record) in records {
+            self.send_one(topic, &record, flight, row);
+        }
+    }
+
+    fn send_one(&self, topic: &str, record: &Record<'_>, flight: &FlightHandle, row: usize) {
         let number = flight.number(row);
         let message = BaseRecord {
             topic,

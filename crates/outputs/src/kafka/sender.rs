@@ -128,9 +128,8 @@ impl Kafka {
         }
         let producer = self.producer()?;
         let flight = self.flights.begin(request.id, request.rows);
-        for (row, record) in records(&request.body).enumerate() {
-            producer.send(&request.destination, &record, &flight, row);
-        }
+        let rows = records(&request.body).enumerate();
+        producer.send(&request.destination, rows, &flight);
         Ok(flight)
     }
 
@@ -157,11 +156,9 @@ impl Kafka {
         self.flights.begin_alone(flight, alone.len(), others);
         alone.sort_unstable_by_key(|(row, _)| *row);
         let mut wanted = alone.iter().map(|(row, _)| *row).peekable();
-        for (row, record) in records(&request.body).enumerate() {
-            if wanted.next_if_eq(&row).is_some() {
-                producer.send(&request.destination, &record, flight, row);
-            }
-        }
+        let rows = records(&request.body).enumerate();
+        let rows = rows.filter(|(row, _)| wanted.next_if_eq(row).is_some());
+        producer.send(&request.destination, rows, flight);
         Ok(None)
     }
 
