@@ -1,9 +1,13 @@
 //! Records of a consumer, many at a time.
 //!
-//! `BaseConsumer::poll` takes one record after the other through a queue that also tells of other things, and makes an event and
-//! two readings of the clock for each. Here the records of all partitions go into a queue of their own, which librdkafka gives out by the
-//! hundred (`rd_kafka_consume_batch_queue`); `poll` still tells of everything else. A queue of which nothing is taken fills up, and then
-//! nothing more is fetched, while `poll` keeps the consumer in its group.
+//! `BaseConsumer::poll` takes one record after the other through a queue that also tells of other things, and makes an event, several
+//! readings of the clock and an entry in a histogram for each. Here the records of all partitions go into a queue of their own, which
+//! librdkafka gives out by the hundred (`rd_kafka_consume_batch_queue`); `poll` still tells of everything else. A queue of which nothing
+//! is taken fills up, and then nothing more is fetched, while `poll` keeps the consumer in its group.
+//!
+//! What librdkafka 2.12 gives in place of a record, such as the end of a partition, moves the position behind the record that
+//! comes next, and a partition that goes on after its group has changed is read from the position: that record would be lost. So
+//! the ends of partitions must not be told (`enable.partition.eof`), and after [`Record::is_refusal`] the consumer must seek.
 //!
 //! No safe interface of `rdkafka` gives out records so. This is one of the modules of the workspace that may hold `unsafe`, which a test
 //! checks (`testkit/tests/tidy.rs`); what it gives out is safe.
@@ -144,6 +148,11 @@ pub struct Records<'c> {
 }
 
 impl Records<'_> {
+    /// Whether there was nothing.
+    pub fn is_empty(&self) -> bool {
+        self.messages.is_empty()
+    }
+
     /// The records, and what was told about partitions between them.
     pub fn iter(&self) -> impl Iterator<Item = Record<'_>> {
         self.messages.iter().map(|message| Record {
@@ -181,6 +190,11 @@ impl<'r> Record<'r> {
             RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR => None,
             error => Some(error.into()),
         }
+    }
+
+    /// Whether a broker has refused to give the record with this offset. The consumer must seek to it; see the module.
+    pub fn is_refusal(&self) -> bool {
+        self.error().is_some_and(|code| code as i32 > 0) && self.offset() >= 0
     }
 
     /// The topic. Empty where an error is about none.

@@ -85,8 +85,12 @@ pub(super) fn configuration(
         ("enable.auto.commit", "true"),
         ("enable.auto.offset.store", "false"),
         ("auto.commit.interval.ms", "1000"),
-        ("enable.partition.eof", "true"),
-        ("statistics.interval.ms", "5000"),
+        // It would lose records: see `RecordConsumer`.
+        ("enable.partition.eof", "false"),
+        (
+            "statistics.interval.ms",
+            if settings.is_finite { "500" } else { "5000" },
+        ),
         // What is fetched ahead is in no budget.
         ("queued.max.messages.kbytes", "16384"),
         // Once so much is there; the default, a second, is longer than it lasts.
@@ -279,6 +283,10 @@ impl ClientContext for Membership {
             for one in topic.partitions.values() {
                 if self.partitions.find(&topic.topic, one.partition).is_none() {
                     continue;
+                }
+                if self.is_finite {
+                    self.partitions
+                        .fetched(&topic.topic, one.partition, one.eof_offset);
                 }
                 // Negative where it is not known.
                 let safe = [one.stored_offset, one.committed_offset, one.lo_offset];

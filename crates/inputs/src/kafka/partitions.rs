@@ -25,6 +25,8 @@ pub(super) struct AssignedPartition {
     /// The offset behind the last record that is to be read, where the run ends there.
     target: Option<i64>,
     is_at_end: AtomicBool,
+    /// Whether everything up to the target was fetched: its last records may be marks of transactions, which nobody gets.
+    is_fetched: AtomicBool,
 }
 
 impl AssignedPartition {
@@ -45,6 +47,7 @@ impl AssignedPartition {
             read: AtomicI64::new(-1),
             target,
             is_at_end: AtomicBool::new(false),
+            is_fetched: AtomicBool::new(false),
         }
     }
 
@@ -135,6 +138,24 @@ impl Partitions {
     pub(super) fn find(&self, topic: &str, partition: i32) -> Option<Arc<AssignedPartition>> {
         let table = self.0.lock();
         table.assigned.get(&(topic.into(), partition)).cloned()
+    }
+
+    /// Everything in a partition before this offset was fetched, and may wait to be taken.
+    pub(super) fn fetched(&self, topic: &str, partition: i32, offset: i64) {
+        if let Some(one) = self.find(topic, partition)
+            && one.target.is_some_and(|target| offset >= target)
+        {
+            one.is_fetched.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Nothing waits to be taken: what was fetched to the end was read to the end.
+    pub(super) fn are_taken(&self) {
+        for one in self.0.lock().assigned.values() {
+            if one.is_fetched.load(Ordering::Relaxed) {
+                one.reached_end();
+            }
+        }
     }
 
     /// The partitions that were assigned since the last call, and are still.
@@ -291,7 +312,12 @@ mod tests {
         partitions.find("t", 0).expect("assigned").has_read(4);
         partitions.find("t", 1).expect("assigned").reached_end();
         assert!(!partitions.are_complete());
-        partitions.find("t", 2).expect("assigned").has_read(2);
+        partitions.fetched("t", 2, 2);
+        partitions.are_taken();
+        assert!(!partitions.are_complete());
+        partitions.fetched("t", 2, 3);
+        assert!(!partitions.are_complete(), "some may wait to be taken");
+        partitions.are_taken();
         assert!(partitions.are_complete());
         partitions.revoke([("t", 0), ("t", 1), ("t", 2)]);
         assert!(!partitions.are_complete(), "others may follow");

@@ -233,17 +233,33 @@ impl KafkaReader<'_> {
             if let Some(partition) = &partition {
                 match record.error() {
                     None => gathered.push(partition, &record),
-                    Some(RDKafkaErrorCode::PartitionEOF) => partition.reached_end(),
-                    Some(code) => self.failed(&KafkaError::MessageConsumption(code))?,
+                    Some(code) => self.refused(&record, code)?,
                 }
             }
             last = Some((record, partition));
+        }
+        if records.is_empty() {
+            self.partitions.are_taken();
         }
         let bytes = gathered.values.len() - before.0;
         if let Some(size) = bytes.checked_div(gathered.records.len() - before.1) {
             self.record_size = size;
         }
         Ok(())
+    }
+
+    /// What is told in place of a record.
+    ///
+    /// # Errors
+    /// Nothing can be read any more.
+    fn refused(&self, record: &Record<'_>, code: RDKafkaErrorCode) -> Result<(), String> {
+        if record.is_refusal() {
+            let at = ::kafka::rdkafka::Offset::Offset(record.offset());
+            let consumer = self.consumer.consumer();
+            // Where it fails, the partition was taken away.
+            let _ = consumer.seek(record.topic(), record.partition(), at, Duration::ZERO);
+        }
+        self.failed(&KafkaError::MessageConsumption(code))
     }
 
     /// Takes what is told of everything but records, and waits so long for it.
