@@ -112,6 +112,7 @@ impl Partitions {
     pub(super) fn assign(&self, partitions: impl IntoIterator<Item = AssignedPartition>) {
         let mut table = self.0.lock();
         table.was_assigned = true;
+        table.is_fetched_anew();
         for partition in partitions {
             let key = (partition.topic.clone(), partition.partition);
             let partition = Arc::new(partition);
@@ -125,6 +126,7 @@ impl Partitions {
     /// Partitions that are no longer read.
     pub(super) fn revoke<'t>(&self, partitions: impl IntoIterator<Item = (&'t str, i32)>) {
         let mut table = self.0.lock();
+        table.is_fetched_anew();
         for (topic, partition) in partitions {
             if let Some(old) = table.assigned.remove(&(topic.into(), partition)) {
                 old.is_revoked.store(true, Ordering::Relaxed);
@@ -142,8 +144,9 @@ impl Partitions {
 
     /// Everything in a partition before this offset was fetched, and may wait to be taken.
     pub(super) fn fetched(&self, topic: &str, partition: i32, offset: i64) {
+        // Brokers may not have told where it ends. An offset that is not known is negative.
         if let Some(one) = self.find(topic, partition)
-            && one.target.is_some_and(|target| offset >= target)
+            && offset >= one.target.unwrap_or(0)
         {
             one.is_fetched.store(true, Ordering::Relaxed);
         }
@@ -206,6 +209,13 @@ impl Partitions {
 }
 
 impl PartitionTable {
+    /// What waits to be taken of partitions that stay is fetched again when others come or go.
+    fn is_fetched_anew(&self) {
+        for one in self.assigned.values() {
+            one.is_fetched.store(false, Ordering::Relaxed);
+        }
+    }
+
     /// Notes what became of a batch; whether nobody wants what follows.
     fn settle(
         &self,
