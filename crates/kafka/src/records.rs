@@ -5,9 +5,12 @@
 //! librdkafka gives out by the hundred (`rd_kafka_consume_batch_queue`); `poll` still tells of everything else. A queue of which nothing
 //! is taken fills up, and then nothing more is fetched, while `poll` keeps the consumer in its group.
 //!
-//! What librdkafka 2.12 gives in place of a record, such as the end of a partition, moves the position behind the record that
-//! comes next, and a partition that goes on after its group has changed is read from the position: that record would be lost. So
-//! the ends of partitions must not be told (`enable.partition.eof`), and after [`Record::is_refusal`] the consumer must seek.
+//! Three things about the position, as of librdkafka 2.12. A partition that goes on after its group has changed is read from there, where
+//! members keep partitions (cooperative assignment), so that a position that is too far loses records.
+//! - What is given in place of a record moves the position behind the record that comes next. So the ends of partitions
+//!   must not be told (`enable.partition.eof`), unless nothing is taken behind them, and after an error the consumer must go to
+//!   [`Record::error_offset`].
+//! - It never goes back. Where a record comes that is before one that was read, because brokers have lost records, the consumer must seek.
 //!
 //! No safe interface of `rdkafka` gives out records so. This is one of the modules of the workspace that may hold `unsafe`, which a test
 //! checks (`testkit/tests/tidy.rs`); what it gives out is safe.
@@ -20,6 +23,7 @@ use std::ptr::{self, NonNull};
 use std::slice;
 use std::time::Duration;
 
+use rdkafka::Offset;
 use rdkafka::bindings as native;
 use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
 use rdkafka::error::RDKafkaErrorCode;
@@ -62,18 +66,18 @@ impl NativeQueue {
         unsafe { native::rd_kafka_queue_forward(self.0.as_ptr(), other) };
     }
 
-    /// Takes up to so many messages. Where there are none it waits; it also waits for the others, unless `patience` is nothing.
-    fn take(&self, messages: &mut Vec<NonNull<Message>>, count: usize, patience: Duration) {
-        let start = messages.len();
-        messages.reserve(count);
+    /// Up to so many messages. Where there are none it waits; it also waits for the others, unless `patience` is nothing.
+    fn take(&self, count: usize, patience: Duration) -> Vec<NonNull<Message>> {
+        let mut messages: Vec<NonNull<Message>> = Vec::with_capacity(count);
         let millis = i32::try_from(patience.as_millis()).unwrap_or(i32::MAX);
-        // SAFETY: the queue lives. There is room for `count` pointers behind the first `start` ones, and a `NonNull` has the form of a
-        // pointer. So many of them as the function says are set, none of them to null.
+        let room = messages.as_mut_ptr().cast();
+        // SAFETY: the queue lives. There is room for `count` pointers, and a `NonNull` has the form of a pointer. So many of them as the
+        // function says are set, none of them to null.
         unsafe {
-            let room = messages.as_mut_ptr().add(start).cast();
             let taken = native::rd_kafka_consume_batch_queue(self.0.as_ptr(), millis, room, count);
-            messages.set_len(start + usize::try_from(taken).unwrap_or(0));
+            messages.set_len(usize::try_from(taken).unwrap_or(0));
         }
+        messages
     }
 }
 
@@ -118,17 +122,14 @@ impl<C: ConsumerContext> RecordConsumer<C> {
 
     /// Takes what there is, up to so many records, and to a few hundred. Where there is nothing, waits so long for the first.
     pub fn read(&self, count: usize, patience: Duration) -> Records<'_> {
-        let mut records = Records {
-            messages: Vec::new(),
-            consumer: PhantomData,
-        };
-        let messages = &mut records.messages;
-        let count = count.min(RECORDS_MAX);
-        self.records.take(messages, count, Duration::ZERO);
+        let mut messages = self.records.take(count.min(RECORDS_MAX), Duration::ZERO);
         if messages.is_empty() && !patience.is_zero() {
-            self.records.take(messages, 1, patience);
+            messages = self.records.take(1, patience);
         }
-        records
+        Records {
+            messages,
+            consumer: PhantomData,
+        }
     }
 }
 
@@ -148,11 +149,6 @@ pub struct Records<'c> {
 }
 
 impl Records<'_> {
-    /// Whether there was nothing.
-    pub fn is_empty(&self) -> bool {
-        self.messages.is_empty()
-    }
-
     /// The records, and what was told about partitions between them.
     pub fn iter(&self) -> impl Iterator<Item = Record<'_>> {
         self.messages.iter().map(|message| Record {
@@ -179,65 +175,83 @@ pub struct Record<'r> {
 }
 
 impl<'r> Record<'r> {
-    fn message(&self) -> &'r Message {
-        // SAFETY: the message lives as long as its `Records`, and nobody writes to this part of it.
-        unsafe { self.message.as_ref() }
+    /// The number of what is told in place of a record; 0 for a record. Brokers may give numbers that librdkafka does not know.
+    fn code(self) -> i32 {
+        // SAFETY: the message lives as long as its `Records`, and nobody writes to its fields. The error is as large as a number of C.
+        unsafe {
+            (&raw const (*self.message.as_ptr()).err)
+                .cast::<i32>()
+                .read()
+        }
     }
 
     /// What is told in place of a record.
-    pub fn error(&self) -> Option<RDKafkaErrorCode> {
-        match self.message().err {
-            RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR => None,
-            error => Some(error.into()),
+    pub fn error(self) -> Option<RDKafkaErrorCode> {
+        let code = RDKafkaRespErr::try_from(self.code());
+        let code = code.unwrap_or(RDKafkaRespErr::RD_KAFKA_RESP_ERR_UNKNOWN);
+        (code != RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR).then(|| code.into())
+    }
+
+    /// Where an error is told that broke off the reading of a partition, the offset to seek to; see the module. What librdkafka itself
+    /// cannot read, such as a record that is damaged, is passed over.
+    pub fn error_offset(self) -> Option<Offset> {
+        match (self.code(), Offset::from_raw(self.offset())) {
+            (0, _) => None,
+            (_, begin @ (Offset::Beginning | Offset::End)) => Some(begin),
+            (1.., at @ Offset::Offset(_)) => Some(at),
+            _ => None,
         }
     }
 
-    /// Whether a broker has refused to give the record with this offset. The consumer must seek to it; see the module.
-    pub fn is_refusal(&self) -> bool {
-        self.error().is_some_and(|code| code as i32 > 0) && self.offset() >= 0
+    fn native_topic(self) -> *mut native::rd_kafka_topic_t {
+        // SAFETY: as for the number.
+        unsafe { (*self.message.as_ptr()).rkt }
     }
 
     /// The topic. Empty where an error is about none.
-    pub fn topic(&self) -> &'r str {
-        if self.message().rkt.is_null() {
+    pub fn topic(self) -> &'r str {
+        if self.native_topic().is_null() {
             return "";
         }
         // SAFETY: the message holds on to its topic, which has a name that ends with a zero byte and does not change.
-        let name = unsafe { CStr::from_ptr(native::rd_kafka_topic_name(self.message().rkt)) };
+        let name = unsafe { CStr::from_ptr(native::rd_kafka_topic_name(self.native_topic())) };
         name.to_str().unwrap_or_default()
     }
 
     /// The number of the partition.
-    pub fn partition(&self) -> i32 {
-        self.message().partition
+    pub fn partition(self) -> i32 {
+        // SAFETY: as for the number of an error.
+        unsafe { (*self.message.as_ptr()).partition }
     }
 
     /// Whether both are of the same partition.
-    pub fn is_beside(&self, other: &Record<'_>) -> bool {
+    pub fn is_beside(self, other: Record<'_>) -> bool {
         // Both hold on to their topic, so that equal pointers are the same one.
-        self.message().partition == other.message().partition
-            && self.message().rkt == other.message().rkt
+        self.partition() == other.partition() && self.native_topic() == other.native_topic()
     }
 
     /// The offset in the partition.
-    pub fn offset(&self) -> i64 {
-        self.message().offset
+    pub fn offset(self) -> i64 {
+        // SAFETY: as for the number of an error.
+        unsafe { (*self.message.as_ptr()).offset }
     }
 
     /// The value; `None` says that records with this key are void.
-    pub fn payload(&self) -> Option<&'r [u8]> {
+    pub fn payload(self) -> Option<&'r [u8]> {
+        let message = self.message.as_ptr();
         // SAFETY: librdkafka says that so many bytes are there, as long as the message lives.
-        unsafe { bytes(self.message().payload, self.message().len) }
+        unsafe { bytes((*message).payload, (*message).len) }
     }
 
     /// The key.
-    pub fn key(&self) -> Option<&'r [u8]> {
+    pub fn key(self) -> Option<&'r [u8]> {
+        let message = self.message.as_ptr();
         // SAFETY: as for the value.
-        unsafe { bytes(self.message().key, self.message().key_len) }
+        unsafe { bytes((*message).key, (*message).key_len) }
     }
 
     /// When it was made, or written by a broker; milliseconds since the epoch.
-    pub fn timestamp(&self) -> Option<i64> {
+    pub fn timestamp(self) -> Option<i64> {
         let mut kind = native::rd_kafka_timestamp_type_t::RD_KAFKA_TIMESTAMP_NOT_AVAILABLE;
         // SAFETY: the message lives, and the kind is written through the pointer.
         let millis =
@@ -247,7 +261,7 @@ impl<'r> Record<'r> {
     }
 
     /// The headers, names and values, in their order. Each call of this reads the record.
-    pub fn headers(&self) -> Vec<Header<'r>> {
+    pub fn headers(self) -> Vec<Header<'r>> {
         let mut headers = ptr::null_mut();
         // SAFETY: the message lives. It keeps what it has parsed until it is destroyed; only the thread that has `Records` does this.
         let found =

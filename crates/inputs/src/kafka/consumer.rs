@@ -85,12 +85,12 @@ pub(super) fn configuration(
         ("enable.auto.commit", "true"),
         ("enable.auto.offset.store", "false"),
         ("auto.commit.interval.ms", "1000"),
-        // It would lose records: see `RecordConsumer`.
-        ("enable.partition.eof", "false"),
+        // Where it is told, records are lost that follow it: see `RecordConsumer`. A run that is to end takes none of them.
         (
-            "statistics.interval.ms",
-            if settings.is_finite { "500" } else { "5000" },
+            "enable.partition.eof",
+            if settings.is_finite { "true" } else { "false" },
         ),
+        ("statistics.interval.ms", "5000"),
         // What is fetched ahead is in no budget.
         ("queued.max.messages.kbytes", "16384"),
         // Once so much is there; the default, a second, is longer than it lasts.
@@ -283,10 +283,6 @@ impl ClientContext for Membership {
             for one in topic.partitions.values() {
                 if self.partitions.find(&topic.topic, one.partition).is_none() {
                     continue;
-                }
-                if self.is_finite {
-                    self.partitions
-                        .fetched(&topic.topic, one.partition, one.eof_offset);
                 }
                 // Negative where it is not known.
                 let safe = [one.stored_offset, one.committed_offset, one.lo_offset];

@@ -97,31 +97,31 @@ impl Gathered {
     }
 
     /// Takes a record.
-    pub(super) fn push(&mut self, partition: &Arc<AssignedPartition>, message: &Record<'_>) {
+    pub(super) fn push(&mut self, partition: &Arc<AssignedPartition>, record: Record<'_>) {
         if self.is_empty() {
             self.began = Instant::now();
         }
         let start = self.values.len();
         // A record without a value says that those with its key are void.
         self.values
-            .extend_from_slice(message.payload().unwrap_or_default());
-        let headers = message.headers();
+            .extend_from_slice(record.payload().unwrap_or_default());
+        let headers = record.headers();
         let id = match self.takes_ids {
             true => self.write_id(&headers),
             false => 0..0,
         };
-        let record = ReadRecord {
-            offset: message.offset(),
+        let read = ReadRecord {
+            offset: record.offset(),
             value: start..self.values.len(),
-            metadata: self.write_metadata(message, &headers),
+            metadata: self.write_metadata(record, &headers),
             id,
         };
         let number = self.records.len();
         let follows = |run: &Run, before: Option<&ReadRecord>| {
             Arc::ptr_eq(&run.partition, partition)
-                && before.is_some_and(|before| before.offset + 1 == record.offset)
+                && before.is_some_and(|before| before.offset + 1 == read.offset)
         };
-        partition.has_read(record.offset);
+        partition.is_read_to(read.offset + 1);
         match self.runs.last_mut() {
             Some(run) if follows(run, self.records.last()) => run.records.end += 1,
             _ => self.runs.push(Run {
@@ -129,7 +129,7 @@ impl Gathered {
                 records: number..number + 1,
             }),
         }
-        self.records.push(record);
+        self.records.push(read);
     }
 
     fn write_id(&mut self, headers: &[Header<'_>]) -> Range<usize> {
@@ -142,11 +142,11 @@ impl Gathered {
     }
 
     /// Writes `{"timestamp":"…","key":"…","headers":{…}}`.
-    fn write_metadata(&mut self, message: &Record<'_>, headers: &[Header<'_>]) -> Range<usize> {
+    fn write_metadata(&mut self, record: Record<'_>, headers: &[Header<'_>]) -> Range<usize> {
         let start = self.metadata.len();
         let out = &mut self.metadata;
         out.push(b'{');
-        if let Some(millis) = message.timestamp() {
+        if let Some(millis) = record.timestamp() {
             out.extend_from_slice(b"\"timestamp\":\"");
             let begin = out.len();
             match self.time.0 == millis {
@@ -156,7 +156,7 @@ impl Gathered {
             self.time = (millis, begin..out.len());
             out.push(b'"');
         }
-        if let Some(key) = message.key() {
+        if let Some(key) = record.key() {
             member(out, start, "key");
             write_text(out, key);
         }

@@ -25,8 +25,6 @@ pub(super) struct AssignedPartition {
     /// The offset behind the last record that is to be read, where the run ends there.
     target: Option<i64>,
     is_at_end: AtomicBool,
-    /// Whether everything up to the target was fetched: its last records may be marks of transactions, which nobody gets.
-    is_fetched: AtomicBool,
 }
 
 impl AssignedPartition {
@@ -47,7 +45,6 @@ impl AssignedPartition {
             read: AtomicI64::new(-1),
             target,
             is_at_end: AtomicBool::new(false),
-            is_fetched: AtomicBool::new(false),
         }
     }
 
@@ -56,20 +53,25 @@ impl AssignedPartition {
         self.is_revoked.load(Ordering::Relaxed)
     }
 
-    /// A record with this offset was read.
-    pub(super) fn has_read(&self, offset: i64) {
-        self.read.store(offset + 1, Ordering::Relaxed);
+    /// The offset behind the last record that was read; −1 before the first.
+    pub(super) fn read(&self) -> i64 {
+        self.read.load(Ordering::Relaxed)
     }
 
-    /// Nothing follows at the moment.
+    /// What comes next begins at this offset or behind it.
+    pub(super) fn is_read_to(&self, offset: i64) {
+        self.read.store(offset, Ordering::Relaxed);
+    }
+
+    /// It ends here for a run that is to end.
     pub(super) fn reached_end(&self) {
         self.is_at_end.store(true, Ordering::Relaxed);
     }
 
     /// Whether it was read as far as it is to be.
-    fn is_complete(&self) -> bool {
-        let read = self.read.load(Ordering::Relaxed);
-        self.is_at_end.load(Ordering::Relaxed) || self.target.is_some_and(|target| read >= target)
+    pub(super) fn is_complete(&self) -> bool {
+        let is_read = |target| self.read() >= target;
+        self.is_at_end.load(Ordering::Relaxed) || self.target.is_some_and(is_read)
     }
 }
 
@@ -112,7 +114,6 @@ impl Partitions {
     pub(super) fn assign(&self, partitions: impl IntoIterator<Item = AssignedPartition>) {
         let mut table = self.0.lock();
         table.was_assigned = true;
-        table.is_fetched_anew();
         for partition in partitions {
             let key = (partition.topic.clone(), partition.partition);
             let partition = Arc::new(partition);
@@ -126,7 +127,6 @@ impl Partitions {
     /// Partitions that are no longer read.
     pub(super) fn revoke<'t>(&self, partitions: impl IntoIterator<Item = (&'t str, i32)>) {
         let mut table = self.0.lock();
-        table.is_fetched_anew();
         for (topic, partition) in partitions {
             if let Some(old) = table.assigned.remove(&(topic.into(), partition)) {
                 old.is_revoked.store(true, Ordering::Relaxed);
@@ -140,25 +140,6 @@ impl Partitions {
     pub(super) fn find(&self, topic: &str, partition: i32) -> Option<Arc<AssignedPartition>> {
         let table = self.0.lock();
         table.assigned.get(&(topic.into(), partition)).cloned()
-    }
-
-    /// Everything in a partition before this offset was fetched, and may wait to be taken.
-    pub(super) fn fetched(&self, topic: &str, partition: i32, offset: i64) {
-        // Brokers may not have told where it ends. An offset that is not known is negative.
-        if let Some(one) = self.find(topic, partition)
-            && offset >= one.target.unwrap_or(0)
-        {
-            one.is_fetched.store(true, Ordering::Relaxed);
-        }
-    }
-
-    /// Nothing waits to be taken: what was fetched to the end was read to the end.
-    pub(super) fn are_taken(&self) {
-        for one in self.0.lock().assigned.values() {
-            if one.is_fetched.load(Ordering::Relaxed) {
-                one.reached_end();
-            }
-        }
     }
 
     /// The partitions that were assigned since the last call, and are still.
@@ -209,13 +190,6 @@ impl Partitions {
 }
 
 impl PartitionTable {
-    /// What waits to be taken of partitions that stay is fetched again when others come or go.
-    fn is_fetched_anew(&self) {
-        for one in self.assigned.values() {
-            one.is_fetched.store(false, Ordering::Relaxed);
-        }
-    }
-
     /// Notes what became of a batch; whether nobody wants what follows.
     fn settle(
         &self,
@@ -315,21 +289,17 @@ mod tests {
     fn a_run_is_complete_when_all_partitions_are() {
         let partitions = Partitions::default();
         assert!(!partitions.are_complete());
-        let assigned = [(0, 5), (1, 0), (2, 3)];
+        let assigned = [(0, 5), (1, 7)];
         let assigned =
             assigned.map(|(number, target)| AssignedPartition::new("c", "t", number, Some(target)));
         partitions.assign(assigned);
-        partitions.find("t", 0).expect("assigned").has_read(4);
-        partitions.find("t", 1).expect("assigned").reached_end();
+        let [zero, one] = [0, 1].map(|number| partitions.find("t", number).expect("assigned"));
+        zero.is_read_to(5);
+        one.is_read_to(6);
         assert!(!partitions.are_complete());
-        partitions.fetched("t", 2, 2);
-        partitions.are_taken();
-        assert!(!partitions.are_complete());
-        partitions.fetched("t", 2, 3);
-        assert!(!partitions.are_complete(), "some may wait to be taken");
-        partitions.are_taken();
+        one.reached_end();
         assert!(partitions.are_complete());
-        partitions.revoke([("t", 0), ("t", 1), ("t", 2)]);
+        partitions.revoke([("t", 0), ("t", 1)]);
         assert!(!partitions.are_complete(), "others may follow");
         partitions.assign([]);
         assert!(partitions.are_complete());

@@ -6,6 +6,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::{Duration, Instant};
 
 use ::kafka::queue::KafkaQueue;
+use ::kafka::rdkafka::Offset;
 use ::kafka::rdkafka::consumer::Consumer;
 use ::kafka::rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use ::kafka::rdkafka::message::Message;
@@ -35,6 +36,9 @@ const BUSY_MAX: Duration = Duration::from_secs(2);
 
 /// How often it is looked what is safe.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// How long a change of the position may take. It is done by the client itself.
+const SEEK_MAX: Duration = Duration::from_secs(5);
 
 /// How long the end of the client may take.
 const LEAVE_MAX: Duration = Duration::from_secs(5);
@@ -130,6 +134,16 @@ impl Input for Kafka {
     }
 }
 
+/// What to do with a record.
+enum Turn {
+    /// It is the next one.
+    Read,
+    /// It comes again.
+    Sought,
+    /// It is none.
+    Nothing,
+}
+
 /// Reads, and hands over what comes.
 struct KafkaReader<'c> {
     ctx: &'c mut InputContext,
@@ -223,23 +237,26 @@ impl KafkaReader<'_> {
         let count = gathered.room(self.record_size);
         let records = self.consumer.read(count, gathered.patience().min(POLL));
         let mut last: Option<(Record<'_>, Option<Arc<AssignedPartition>>)> = None;
+        // What follows of these is given again.
+        let mut sought: Vec<Arc<AssignedPartition>> = Vec::new();
         for record in records.iter() {
-            let known = last.take().filter(|(last, _)| last.is_beside(&record));
+            let known = last.take().filter(|(last, _)| last.is_beside(record));
             let partition = match known {
                 Some((_, partition)) => partition,
                 None => self.partitions.find(record.topic(), record.partition()),
             };
             // One that was taken away meanwhile is read by another member.
-            if let Some(partition) = &partition {
-                match record.error() {
-                    None => gathered.push(partition, &record),
-                    Some(code) => self.refused(&record, code)?,
+            if let Some(partition) = &partition
+                && !(self.settings.is_finite && partition.is_complete())
+                && !sought.iter().any(|one| Arc::ptr_eq(one, partition))
+            {
+                match self.turn(partition, record)? {
+                    Turn::Read => gathered.push(partition, record),
+                    Turn::Sought => sought.push(partition.clone()),
+                    Turn::Nothing => {}
                 }
             }
             last = Some((record, partition));
-        }
-        if records.is_empty() {
-            self.partitions.are_taken();
         }
         let bytes = gathered.values.len() - before.0;
         if let Some(size) = bytes.checked_div(gathered.records.len() - before.1) {
@@ -248,18 +265,36 @@ impl KafkaReader<'_> {
         Ok(())
     }
 
-    /// What is told in place of a record.
+    /// What to do with a record, or with what is told in its place.
     ///
     /// # Errors
     /// Nothing can be read any more.
-    fn refused(&self, record: &Record<'_>, code: RDKafkaErrorCode) -> Result<(), String> {
-        if record.is_refusal() {
-            let at = ::kafka::rdkafka::Offset::Offset(record.offset());
+    fn turn(&self, partition: &AssignedPartition, record: Record<'_>) -> Result<Turn, String> {
+        let at = match record.error() {
+            // The brokers have lost records, and began anew.
+            None if record.offset() < partition.read() => Some(Offset::Offset(record.offset())),
+            None => return Ok(Turn::Read),
+            Some(RDKafkaErrorCode::PartitionEOF) => {
+                partition.reached_end();
+                None
+            }
+            Some(code) => {
+                self.failed(&KafkaError::MessageConsumption(code))?;
+                record.error_offset()
+            }
+        };
+        if let Some(at) = at {
             let consumer = self.consumer.consumer();
-            // Where it fails, the partition was taken away.
-            let _ = consumer.seek(record.topic(), record.partition(), at, Duration::ZERO);
+            let sought = consumer.seek(record.topic(), record.partition(), at, SEEK_MAX);
+            if sought.is_ok() {
+                partition.is_read_to(record.offset());
+                return Ok(Turn::Sought);
+            }
         }
-        self.failed(&KafkaError::MessageConsumption(code))
+        Ok(match record.error() {
+            None => Turn::Read,
+            Some(_) => Turn::Nothing,
+        })
     }
 
     /// Takes what is told of everything but records, and waits so long for it.
@@ -276,7 +311,7 @@ impl KafkaReader<'_> {
             Some(Err(error)) => self.failed(&error),
             // None comes this way. If one does all the same, it is read again.
             Some(Ok(message)) => {
-                let at = ::kafka::rdkafka::Offset::Offset(message.offset());
+                let at = Offset::Offset(message.offset());
                 let _ = consumer.seek(message.topic(), message.partition(), at, POLL);
                 Ok(())
             }

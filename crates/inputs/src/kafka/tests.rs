@@ -1,3 +1,4 @@
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -5,6 +6,7 @@ use ::kafka::rdkafka::ClientConfig;
 use ::kafka::rdkafka::message::{Header, OwnedHeaders};
 use ::kafka::rdkafka::mocking::MockCluster;
 use ::kafka::rdkafka::producer::{BaseProducer, BaseRecord, DefaultProducerContext, Producer};
+use ::kafka::rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
 use async_trait::async_trait;
 use batch::{Batch, Budget, FieldPath, HostInfo, JsonWriter};
 use component::input::{Issuer, receipt};
@@ -297,6 +299,44 @@ fn partitions_that_go_to_another_member_lose_nothing() {
     one.stop.stop();
     one.end();
     assert!(moved > 0, "the other member got a partition");
+}
+
+#[test]
+fn what_brokers_refuse_or_give_again_is_read_from_there() {
+    let cluster = cluster();
+    let all: Vec<(&str, i32, String)> = (0..700)
+        .map(|n| ("a", n % 2, format!(r#"{{"n":{n}}}"#)))
+        .collect();
+    let records = all.iter();
+    let records: Vec<_> = records
+        .map(|(topic, number, value)| (*topic, *number, &**value))
+        .collect();
+    produce(&cluster, &records[..600]);
+    let working = Working::begin(&cluster, "topics: a", false);
+    working.wait_for(600);
+    let fetch = RDKafkaApiKey::Fetch;
+    cluster.request_errors(
+        fetch,
+        &[RDKafkaRespErr::RD_KAFKA_RESP_ERR_KAFKA_STORAGE_ERROR],
+    );
+    produce(&cluster, &records[600..650]);
+    working.wait_for(650);
+    // The client begins anew.
+    let lost = RDKafkaRespErr::RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE;
+    cluster.request_errors(fetch, &[lost]);
+    working.wait_for(1300);
+    produce(&cluster, &records[650..]);
+    working.wait_for(1350);
+    working.stop.stop();
+    let events = working.end();
+    let mut times: HashMap<&str, usize> = HashMap::new();
+    for document in documents(&events) {
+        *times.entry(document).or_default() += 1;
+    }
+    for (index, (_, _, value)) in records.iter().enumerate() {
+        let expected = if index < 650 { 2 } else { 1 };
+        assert_eq!(times.get(value), Some(&expected), "{value}");
+    }
 }
 
 #[test]
