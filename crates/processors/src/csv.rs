@@ -327,17 +327,18 @@ impl Plan {
                     self.parser.unquote(&text[field.start..field.end], out);
                 }),
             };
-            let cell = match column.kind {
-                None => Cell::Text(value),
-                Some(_) if field.start == field.end => Cell::Null,
-                Some(kind) => {
-                    let text = self.value(text, field);
-                    kind.convert(&text, value).unwrap_or_else(|| {
-                        problem.get_or_insert_with(|| column.unconverted(&text, kind));
-                        Cell::Keep
-                    })
-                }
+            let Some(kind) = column.kind else {
+                // Not through the variable: the compiler would copy the cell in parts that the processor has to wait for.
+                return values.set(row, Cell::Text(value));
             };
+            if field.start == field.end {
+                return values.set(row, Cell::Null);
+            }
+            let text = self.value(text, field);
+            let cell = kind.convert(&text, value).unwrap_or_else(|| {
+                problem.get_or_insert_with(|| column.unconverted(&text, kind));
+                Cell::Keep
+            });
             values.set(row, cell);
         })?;
         let wanted = self.columns.len();

@@ -170,22 +170,20 @@ impl RowParser {
 
     /// Appends a value without the quotes that do not belong to its text; for [`Quoting::Mixed`].
     pub fn unquote(&self, value: &[u8], out: &mut Vec<u8>) {
-        let mut is_open = false;
-        let mut bytes = value.iter().copied().enumerate();
-        while let Some((index, byte)) = bytes.next() {
-            if Some(byte) != self.quote {
-                out.push(byte);
-            } else if index == 0 {
-                is_open = true;
-            } else if is_open && value.get(index + 1) == Some(&byte) {
-                out.push(byte);
-                bytes.next();
-            } else if is_open {
-                is_open = false;
-            } else {
-                out.push(byte);
-            }
+        let (mut rest, mut open) = match value.split_first() {
+            Some((first, rest)) if Some(*first) == self.quote => (rest, self.quote),
+            _ => (value, None),
+        };
+        while let Some(quote) = open
+            && let Some(at) = memchr::memchr(quote, rest)
+        {
+            // One of two quotes belongs to the text; a single one closes, and those behind it are text.
+            let is_double = rest.get(at + 1) == Some(&quote);
+            out.extend_from_slice(&rest[..at + usize::from(is_double)]);
+            rest = &rest[at + 1 + usize::from(is_double)..];
+            open = open.filter(|_| is_double);
         }
+        out.extend_from_slice(rest);
     }
 
     fn delimiter_after(&self, row: &[u8], pos: usize) -> usize {

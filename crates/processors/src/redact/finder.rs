@@ -174,30 +174,49 @@ impl SecretFinder {
             colons_end: 0,
             jwt_end: 0,
         };
-        let (mut at, mut may) = (0, START | SIGN);
+        let mut at = 0;
         while let Some(&byte) = text.get(at) {
-            let class = self.classes[usize::from(byte)];
-            let may_begin = class & may;
-            may = if class & WORD == 0 {
-                START | SIGN
-            } else {
-                SIGN
-            };
-            at += 1;
-            if may_begin != 0
-                && let Some(end) = pass.look(at - 1, may_begin)
-            {
-                may = START | SIGN;
+            let class = self.class(byte);
+            let may_begin = class & SIGN != 0 || class & START != 0 && self.may_start(text, at);
+            if may_begin && let Some(end) = pass.look(at, class) {
                 at = end;
+                continue;
+            }
+            at += 1;
+            if class & WORD != 0 {
+                let rest = text[at..].iter();
+                at += rest
+                    .take_while(|byte| self.class(**byte) & WORD != 0)
+                    .count();
             }
         }
+    }
+
+    #[inline]
+    fn class(&self, byte: u8) -> u8 {
+        self.classes[usize::from(byte)]
+    }
+
+    /// Whether something may begin at a letter or digit, the first byte of a word.
+    #[inline]
+    fn may_start(&self, text: &[u8], at: usize) -> bool {
+        let byte = text[at];
+        let Some(pairs) = self.pairs.get(usize::from(byte)) else {
+            return false;
+        };
+        let Some(second) = text.get(at + 1).filter(|byte| byte.is_ascii()) else {
+            return byte.is_ascii_digit();
+        };
+        byte.is_ascii_digit()
+            || pairs >> second & 1 != 0
+            || text.get(at + 2).is_some_and(u8::is_ascii_digit)
     }
 }
 
 impl Pass<'_> {
-    /// Looks for a secret at or around a byte. Where it ends.
-    fn look(&mut self, at: usize, may_begin: u8) -> Option<usize> {
-        match may_begin & START != 0 {
+    /// Looks for a secret at or around a byte of this class. Where it ends.
+    fn look(&mut self, at: usize, class: u8) -> Option<usize> {
+        match class & START != 0 {
             true => self.start(at),
             false => self.sign(at),
         }
