@@ -172,6 +172,44 @@ fn pipelines_share_a_disk_budget() {
 }
 
 #[test]
+fn a_full_share_of_the_disk_is_given_back_where_processors_remember() {
+    let place = QueuePlace::new(SMALL).place;
+    let (log, out) = (place.log("app"), place.folder.path("out"));
+    let yaml = format!(
+        "
+data_dir: '{}'
+max_disk_bytes: 1MiB
+pipelines:
+  app:
+    input:
+      file: {{ paths: ['{log}'] }}
+    queue:
+      disk: {{ when_full: drop_newest }}
+    processors:
+      - dedupe: {{ max_keys: 100 }}
+    output:
+      file: {{ path: '{out}' }}
+",
+        place.data
+    );
+    let yaml = place.folder.write("app.yaml", yaml);
+    append(&log, &numbered("app", 0..60_000));
+    let mut service = Service::start(&place.folder, &["run", &yaml]);
+    let passed = || std::fs::read_to_string(&out).map_or(0, |text| text.lines().count());
+    let (mut before, mut since) = (0, Instant::now());
+    service.until("some, of which the rest is dropped", || {
+        let now = passed();
+        if now > before || now == 0 {
+            (before, since) = (now, Instant::now());
+        }
+        since.elapsed() > Duration::from_secs(2)
+    });
+    append(&log, &numbered("app", 60_000..80_000));
+    service.until("later events", || passed() >= before + 10_000);
+    service.stop();
+}
+
+#[test]
 fn a_queue_whose_outputs_keep_up_keeps_to_its_size() {
     let mut place = QueuePlace::new(&format!("{SMALL}, max_bytes: 512KiB"));
     place.outputs = vec!["one"];

@@ -327,6 +327,11 @@ impl Commit {
     /// An input waits for room for a batch, which only upkeep can make.
     pub fn want(&mut self, wanted: Wanted) {
         self.wanted = Some(wanted);
+        self.lack(wanted);
+    }
+
+    /// There is no room for a batch. Nobody waits, but when upkeep can make room, it is to do so.
+    pub fn lack(&mut self, wanted: Wanted) {
         self.starving = Some(wanted);
     }
 
@@ -345,17 +350,17 @@ impl Commit {
         self.release_at = sequence;
     }
 
-    /// Whether an input waits for room.
+    /// Whether there was no room for the last batch.
     pub fn is_starving(&self) -> bool {
         self.starving.is_some()
     }
 
-    /// Whether an input waits for room, and a segment goes if nothing before a sequence is needed.
+    /// Whether there was no room for the last batch, and a segment goes if nothing before a sequence is needed.
     pub fn wants_segment(&self, sequence: u64) -> bool {
         (self.is_starving() || self.is_room_wanted()) && sequence >= self.release_at
     }
 
-    /// An output passed something: whether upkeep can make room now that an input waits for.
+    /// An output passed something: whether upkeep can make room now for what there was none for.
     pub fn wants_release(&mut self, lowest_needed: u64) -> bool {
         let makes_room = self.is_starving() && lowest_needed >= self.release_at;
         if makes_room {

@@ -417,7 +417,8 @@ impl Remembered {
         state: &mut QueueState,
         options: &DiskOptions,
     ) -> (SnapshotFiles, Vec<ProcessorState>) {
-        let disk_max = options.settings.max_bytes.0;
+        let shared_max = options.budget.as_ref().map_or(u64::MAX, |it| it.limit());
+        let disk_max = options.settings.max_bytes.0.min(shared_max);
         let files =
             SnapshotFiles::keeping(snapshot::NAMES, self.base.as_ref().map(|(file, _)| *file));
         if let Some((_, base)) = self.base {

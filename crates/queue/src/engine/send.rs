@@ -133,18 +133,21 @@ impl Queue {
             as u64;
         let wanted = Wanted { stored, events };
         if !is_last_call && disk.is_full(&state, wanted).is_some() {
-            if disk.settings.when_full == WhenFull::DropNewest {
-                drop(state);
-                return self.drop_newest(offered);
+            let drops = disk.settings.when_full == WhenFull::DropNewest;
+            match drops {
+                true => state.commit.lack(wanted),
+                // Saving cursors may free segments, and so may dropping the oldest.
+                false => state.commit.want(wanted),
             }
-            // Saving cursors may free segments, and so may dropping the oldest.
-            state.commit.want(wanted);
             let asks = state.is_snapshot_due_at_rest();
             drop(state);
-            self.wake_writer();
             if asks {
                 self.bell.ring();
             }
+            if drops {
+                return self.drop_newest(offered);
+            }
+            self.wake_writer();
             return Decision::Full;
         }
         if state.front_size() == 0 {
