@@ -7,9 +7,9 @@
 //!
 //! Three things about the position, as of librdkafka 2.12. A partition that goes on after its group has changed is read from there, where
 //! members keep partitions (cooperative assignment), so that a position that is too far loses records.
-//! - What is given in place of a record moves the position behind the record that comes next. So the ends of partitions
-//!   must not be told (`enable.partition.eof`), unless nothing is taken behind them, and after an error the consumer must go to
-//!   [`Record::error_offset`].
+//! - What is given in place of a record moves the position behind the record that comes next. So the ends of partitions must not be told
+//!   (`enable.partition.eof`), unless nothing is taken behind them, and after an error that broke the reading off
+//!   ([`Record::broke_off`]) the consumer must seek.
 //! - It never goes back. Where a record comes that is before one that was read, because brokers have lost records, the consumer must seek.
 //!
 //! No safe interface of `rdkafka` gives out records so. This is one of the modules of the workspace that may hold `unsafe`, which a test
@@ -192,15 +192,12 @@ impl<'r> Record<'r> {
         (code != RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR).then(|| code.into())
     }
 
-    /// Where an error is told that broke off the reading of a partition, the offset to seek to; see the module. What librdkafka itself
-    /// cannot read, such as a record that is damaged, is passed over.
-    pub fn error_offset(self) -> Option<Offset> {
-        match (self.code(), Offset::from_raw(self.offset())) {
-            (0, _) => None,
-            (_, begin @ (Offset::Beginning | Offset::End)) => Some(begin),
-            (1.., at @ Offset::Offset(_)) => Some(at),
-            _ => None,
-        }
+    /// Whether an error is told that broke off the reading of a partition, so that the consumer must seek to the offset; see the module. What
+    /// librdkafka itself cannot read, such as a record that is damaged, is passed over.
+    pub fn broke_off(self) -> bool {
+        let is_logical =
+            [Offset::Beginning, Offset::End].contains(&Offset::from_raw(self.offset()));
+        self.code() != 0 && is_logical || self.code() > 0 && self.offset() >= 0
     }
 
     fn native_topic(self) -> *mut native::rd_kafka_topic_t {

@@ -25,6 +25,8 @@ pub(super) struct AssignedPartition {
     /// The offset behind the last record that is to be read, where the run ends there.
     target: Option<i64>,
     is_at_end: AtomicBool,
+    /// Where it begins, as a number that stands for an offset, if that could not be found out; otherwise 0.
+    unknown: AtomicI64,
 }
 
 impl AssignedPartition {
@@ -45,6 +47,7 @@ impl AssignedPartition {
             read: AtomicI64::new(-1),
             target,
             is_at_end: AtomicBool::new(false),
+            unknown: AtomicI64::new(0),
         }
     }
 
@@ -61,6 +64,11 @@ impl AssignedPartition {
     /// What comes next begins at this offset or behind it.
     pub(super) fn is_read_to(&self, offset: i64) {
         self.read.store(offset, Ordering::Relaxed);
+    }
+
+    /// The offset could not be found out that a number such as that of the beginning stands for.
+    pub(super) fn is_unknown(&self, begin: i64) {
+        self.unknown.store(begin, Ordering::Relaxed);
     }
 
     /// It ends here for a run that is to end.
@@ -147,6 +155,14 @@ impl Partitions {
         let mut new = std::mem::take(&mut self.0.lock().new);
         new.retain(|partition| !partition.is_revoked());
         new
+    }
+
+    /// The partitions that began at an offset that could not be found out since the last call, and the numbers that stand for these.
+    pub(super) fn take_unknown(&self) -> Vec<(Arc<AssignedPartition>, i64)> {
+        let table = self.0.lock();
+        let assigned = table.assigned.values();
+        let begun = assigned.map(|one| (one.clone(), one.unknown.swap(0, Ordering::Relaxed)));
+        begun.filter(|(_, begin)| *begin != 0).collect()
     }
 
     /// Whether all partitions were read as far as they are to be.

@@ -270,31 +270,43 @@ impl KafkaReader<'_> {
     /// # Errors
     /// Nothing can be read any more.
     fn turn(&self, partition: &AssignedPartition, record: Record<'_>) -> Result<Turn, String> {
-        let at = match record.error() {
+        match record.error() {
             // The brokers have lost records, and began anew.
-            None if record.offset() < partition.read() => Some(Offset::Offset(record.offset())),
+            None if record.offset() < partition.read() => {}
             None => return Ok(Turn::Read),
             Some(RDKafkaErrorCode::PartitionEOF) => {
                 partition.reached_end();
-                None
+                return Ok(Turn::Nothing);
             }
             Some(code) => {
                 self.failed(&KafkaError::MessageConsumption(code))?;
-                record.error_offset()
-            }
-        };
-        if let Some(at) = at {
-            let consumer = self.consumer.consumer();
-            let sought = consumer.seek(record.topic(), record.partition(), at, SEEK_MAX);
-            if sought.is_ok() {
-                partition.is_read_to(record.offset());
-                return Ok(Turn::Sought);
+                if !record.broke_off() {
+                    return Ok(Turn::Nothing);
+                }
+                if record.offset() < 0 {
+                    // Later: to seek there asks the broker again, which would refuse again at once.
+                    partition.is_unknown(record.offset());
+                    return Ok(Turn::Nothing);
+                }
             }
         }
-        Ok(match record.error() {
-            None => Turn::Read,
-            Some(_) => Turn::Nothing,
-        })
+        Ok(
+            match (self.seek(partition, record.offset()), record.error()) {
+                (true, _) => Turn::Sought,
+                (false, None) => Turn::Read,
+                (false, Some(_)) => Turn::Nothing,
+            },
+        )
+    }
+
+    /// Goes on with a partition from an offset. If not, it was taken away.
+    fn seek(&self, partition: &AssignedPartition, offset: i64) -> bool {
+        let (consumer, at) = (self.consumer.consumer(), Offset::from_raw(offset));
+        let sought = consumer.seek(&partition.topic, partition.partition, at, SEEK_MAX);
+        if sought.is_ok() {
+            partition.is_read_to(offset);
+        }
+        sought.is_ok()
     }
 
     /// Takes what is told of everything but records, and waits so long for it.
@@ -389,6 +401,9 @@ impl KafkaReader<'_> {
         self.looked = Instant::now();
         let consumer = self.consumer.consumer();
         store_safe(consumer, &self.partitions);
+        for (partition, begin) in self.partitions.take_unknown() {
+            self.seek(&partition, begin);
+        }
         if let Some(lag) = consumer.context().take_lag() {
             self.ctx.metrics.set_lag(lag);
         }

@@ -1,4 +1,4 @@
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -174,6 +174,12 @@ impl Working {
         }
     }
 
+    /// The ids of what has arrived.
+    fn known(&self) -> BTreeSet<String> {
+        let events = self.taker.events.lock();
+        events.iter().map(|event| event.id.clone()).collect()
+    }
+
     /// Waits for its end; gives what arrived, in order.
     fn end(self) -> Vec<Arrived> {
         let ended = self
@@ -277,15 +283,7 @@ fn partitions_that_go_to_another_member_lose_nothing() {
     std::thread::sleep(Duration::from_secs(4));
     part(100, 200);
     let begin = Instant::now();
-    let known = |one: &Working, two: &Working| {
-        let mut all: Vec<String> = Vec::new();
-        for events in [&one.taker.events, &two.taker.events] {
-            all.extend(events.lock().iter().map(|event| event.id.clone()));
-        }
-        all.sort();
-        all.dedup();
-        all.len()
-    };
+    let known = |one: &Working, two: &Working| one.known().union(&two.known()).count();
     while known(&one, &two) < 200 {
         assert!(
             begin.elapsed() < Duration::from_secs(20),
@@ -337,6 +335,23 @@ fn what_brokers_refuse_or_give_again_is_read_from_there() {
         let expected = if index < 650 { 2 } else { 1 };
         assert_eq!(times.get(value), Some(&expected), "{value}");
     }
+}
+
+#[test]
+fn where_partitions_begin_is_asked_again_if_brokers_do_not_say_it() {
+    let cluster = cluster();
+    produce(&cluster, RECORDS);
+    let refused = RDKafkaRespErr::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED;
+    cluster.request_errors(RDKafkaApiKey::ListOffsets, &[refused; 12]);
+    let working = Working::begin(&cluster, "topics: [a, b]", false);
+    let begin = Instant::now();
+    // Some may come again.
+    while working.known().len() < 4 {
+        assert!(begin.elapsed() < Duration::from_secs(20), "in vain");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    working.stop.stop();
+    working.end();
 }
 
 #[test]
