@@ -159,7 +159,7 @@ impl ClientContext for Link {
             // No error.
             Some(RDKafkaErrorCode::PartitionEOF) => {}
             _ => {
-                let limit = Limit::events("librdkafka");
+                let limit = Limit::events("librdkafka_errors");
                 state.warn(Warning::limited(limit, reason));
             }
         }

@@ -91,6 +91,8 @@ pub(super) fn configuration(
             if settings.is_finite { "true" } else { "false" },
         ),
         ("statistics.interval.ms", "5000"),
+        // Otherwise damaged values would be taken for good ones.
+        ("check.crcs", "true"),
         // What is fetched ahead is in no budget.
         ("queued.max.messages.kbytes", "16384"),
         // Once so much is there; the default, a second, is longer than it lasts.

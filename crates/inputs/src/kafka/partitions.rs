@@ -27,6 +27,8 @@ pub(super) struct AssignedPartition {
     is_at_end: AtomicBool,
     /// Where it begins, as a number that stands for an offset, if that could not be found out; otherwise 0.
     unknown: AtomicI64,
+    /// Where the records begin that were found damaged last; −1 before the first.
+    damaged: AtomicI64,
 }
 
 impl AssignedPartition {
@@ -48,6 +50,7 @@ impl AssignedPartition {
             target,
             is_at_end: AtomicBool::new(false),
             unknown: AtomicI64::new(0),
+            damaged: AtomicI64::new(-1),
         }
     }
 
@@ -69,6 +72,11 @@ impl AssignedPartition {
     /// The offset could not be found out that a number such as that of the beginning stands for.
     pub(super) fn is_unknown(&self, begin: i64) {
         self.unknown.store(begin, Ordering::Relaxed);
+    }
+
+    /// Records from an offset on are damaged; whether that is new.
+    pub(super) fn is_damaged(&self, offset: i64) -> bool {
+        self.damaged.swap(offset, Ordering::Relaxed) != offset
     }
 
     /// It ends here for a run that is to end.

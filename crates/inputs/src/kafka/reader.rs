@@ -6,10 +6,10 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::{Duration, Instant};
 
 use ::kafka::queue::KafkaQueue;
-use ::kafka::rdkafka::Offset;
 use ::kafka::rdkafka::consumer::Consumer;
 use ::kafka::rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use ::kafka::rdkafka::message::Message;
+use ::kafka::rdkafka::{Offset, TopicPartitionList};
 use ::kafka::{LinkState, Record, Trouble};
 use async_trait::async_trait;
 use component::{BuildContext, Effects, Input, InputContext, InputError, Limit, thread};
@@ -37,7 +37,7 @@ const BUSY_MAX: Duration = Duration::from_secs(2);
 /// How often it is looked what is safe.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// How long a change of the position may take. It is done by the client itself.
+/// How long a change of the position may take, which the client does by itself, and the question for an offset that was committed.
 const SEEK_MAX: Duration = Duration::from_secs(5);
 
 /// How long the end of the client may take.
@@ -270,33 +270,83 @@ impl KafkaReader<'_> {
     /// # Errors
     /// Nothing can be read any more.
     fn turn(&self, partition: &AssignedPartition, record: Record<'_>) -> Result<Turn, String> {
+        let offset = record.offset();
         match record.error() {
             // The brokers have lost records, and began anew.
-            None if record.offset() < partition.read() => {}
-            None => return Ok(Turn::Read),
+            None if offset < partition.read() && self.seek(partition, offset) => Ok(Turn::Sought),
+            None => Ok(Turn::Read),
             Some(RDKafkaErrorCode::PartitionEOF) => {
                 partition.reached_end();
-                return Ok(Turn::Nothing);
+                Ok(Turn::Nothing)
             }
             Some(code) => {
                 self.failed(&KafkaError::MessageConsumption(code))?;
-                if !record.broke_off() {
-                    return Ok(Turn::Nothing);
-                }
-                if record.offset() < 0 {
-                    // Later: to seek there asks the broker again, which would refuse again at once.
-                    partition.is_unknown(record.offset());
-                    return Ok(Turn::Nothing);
-                }
+                Ok(match self.goes_on(partition, record, code) {
+                    true => Turn::Sought,
+                    false => Turn::Nothing,
+                })
             }
         }
-        Ok(
-            match (self.seek(partition, record.offset()), record.error()) {
-                (true, _) => Turn::Sought,
-                (false, None) => Turn::Read,
-                (false, Some(_)) => Turn::Nothing,
-            },
-        )
+    }
+
+    /// Tells of an error in place of a record; whether the partition goes on from another place because of it.
+    fn goes_on(
+        &self,
+        partition: &AssignedPartition,
+        record: Record<'_>,
+        code: RDKafkaErrorCode,
+    ) -> bool {
+        use RDKafkaErrorCode::{BadCompression, BadMessage};
+        let offset = record.offset();
+        let place = || {
+            let (topic, partition) = (record.topic(), record.partition());
+            format!("partition {partition} of topic {topic} from offset {offset} on")
+        };
+        if matches!(code, BadMessage | BadCompression) {
+            if !partition.is_damaged(offset) {
+                // The client goes on only where it gets what follows as well. It does not say how many records these are.
+                return self.seek(partition, partition.read().max(offset) + 1);
+            }
+            self.ctx.metrics.failures(1);
+            self.ctx.metrics.count("damaged_records", 1);
+            let limit = Limit::events("damaged_records");
+            let text = || {
+                format!(
+                    "records of {} are damaged and are left out ({code})",
+                    place()
+                )
+            };
+            self.ctx.diagnostics.warn_limited(limit, text);
+            return false;
+        }
+        let limit = Limit::events("unreadable_partitions");
+        let text = || format!("{} cannot be read, which is tried again: {code}", place());
+        self.ctx.diagnostics.warn_limited(limit, text);
+        if record.broke_off() && offset < 0 {
+            // Later: to seek there asks the broker again, which would refuse again at once.
+            partition.is_unknown(offset);
+            return false;
+        }
+        record.broke_off() && self.seek(partition, offset)
+    }
+
+    /// Goes on with a partition of which brokers did not say where it begins.
+    fn begin(&self, partition: &AssignedPartition, begin: i64) {
+        if partition.read() >= 0 {
+            return;
+        }
+        let mut wanted = TopicPartitionList::new();
+        wanted.add_partition(&partition.topic, partition.partition);
+        let consumer = self.consumer.consumer();
+        let Ok(committed) = consumer.committed_offsets(wanted, SEEK_MAX) else {
+            return partition.is_unknown(begin);
+        };
+        let offset = match committed.elements().first() {
+            Some(one) => one.offset().to_raw().filter(|offset| *offset >= 0),
+            None => None,
+        };
+        let offset = offset.unwrap_or(begin);
+        self.seek(partition, offset);
     }
 
     /// Goes on with a partition from an offset. If not, it was taken away.
@@ -337,7 +387,10 @@ impl KafkaReader<'_> {
         }
         let text = match error.rdkafka_error_code() {
             Some(RDKafkaErrorCode::UnknownTopic | RDKafkaErrorCode::UnknownTopicOrPartition) => {
-                "a topic does not exist; it is read once it does".to_owned()
+                match self.settings.is_finite {
+                    true => "a topic does not exist".to_owned(),
+                    false => "a topic does not exist; it is read once it does".to_owned(),
+                }
             }
             Some(RDKafkaErrorCode::GroupAuthorizationFailed) => {
                 format!(
@@ -348,6 +401,15 @@ impl KafkaReader<'_> {
             Some(RDKafkaErrorCode::TopicAuthorizationFailed) => {
                 format!("the client may not read a topic ({error})")
             }
+            Some(
+                RDKafkaErrorCode::InconsistentGroupProtocol
+                | RDKafkaErrorCode::InvalidGroupId
+                | RDKafkaErrorCode::InvalidSessionTimeout
+                | RDKafkaErrorCode::GroupMaxSizeReached,
+            ) => format!(
+                "the client may not be a member of the group {} ({error})",
+                self.settings.group
+            ),
             // Told as trouble.
             _ => return Ok(()),
         };
@@ -402,7 +464,7 @@ impl KafkaReader<'_> {
         let consumer = self.consumer.consumer();
         store_safe(consumer, &self.partitions);
         for (partition, begin) in self.partitions.take_unknown() {
-            self.seek(&partition, begin);
+            self.begin(&partition, begin);
         }
         if let Some(lag) = consumer.context().take_lag() {
             self.ctx.metrics.set_lag(lag);
