@@ -57,6 +57,7 @@ pub fn open_queues(
             is_ordered: !ordered.is_empty(),
             keeps_snapshots: is_stored && ordered.iter().any(remembers),
             budget: shared.map(|(budget, _)| budget.clone()),
+            share: shared.map_or(u64::MAX, |(_, share)| *share),
             bell: bell.clone(),
             metrics,
             diagnostics,

@@ -18,11 +18,6 @@ impl DiskBudget {
         }
     }
 
-    /// Bytes that may be taken in all.
-    pub fn limit(&self) -> u64 {
-        self.limit
-    }
-
     /// Bytes that may still be taken.
     pub fn free(&self) -> u64 {
         self.limit.saturating_sub(self.used.load(SeqCst))

@@ -345,6 +345,11 @@ impl Commit {
         self.wanted.take()
     }
 
+    /// What there was no room for last.
+    pub fn lacking(&self) -> Option<Wanted> {
+        self.starving
+    }
+
     /// The sequence before which a segment ends that may be removed next.
     pub fn set_release_at(&mut self, sequence: u64) {
         self.release_at = sequence;

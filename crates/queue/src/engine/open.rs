@@ -43,6 +43,8 @@ pub struct DiskOptions {
     pub keeps_snapshots: bool,
     /// The disk that several queues share.
     pub budget: Option<Arc<DiskBudget>>,
+    /// What each of them may take of it if it is used equally, in bytes.
+    pub share: u64,
     /// What the queue counts.
     pub metrics: Arc<OperatorMetrics>,
     /// Where warnings go.
@@ -70,6 +72,7 @@ impl DiskOptions {
             is_ordered: false,
             keeps_snapshots: false,
             budget: None,
+            share: u64::MAX,
             metrics: Arc::default(),
             diagnostics: Diagnostics::silent(),
             clock: Arc::new(wall_clock),
@@ -417,8 +420,7 @@ impl Remembered {
         state: &mut QueueState,
         options: &DiskOptions,
     ) -> (SnapshotFiles, Vec<ProcessorState>) {
-        let shared_max = options.budget.as_ref().map_or(u64::MAX, |it| it.limit());
-        let disk_max = options.settings.max_bytes.0.min(shared_max);
+        let disk_max = options.settings.max_bytes.0.min(options.share);
         let files =
             SnapshotFiles::keeping(snapshot::NAMES, self.base.as_ref().map(|(file, _)| *file));
         if let Some((_, base)) = self.base {

@@ -73,7 +73,15 @@ impl Queue {
 
     fn tidy_step(&self, disk: &Disk) {
         let mut upkeep = disk.upkeep();
-        let wanted = self.lock().commit.take_wanted();
+        let wanted = {
+            let mut state = self.lock();
+            let lacking = match disk.settings.when_full {
+                // Nobody waits, but what comes next is dropped as well.
+                WhenFull::DropNewest => state.commit.lacking(),
+                WhenFull::Block | WhenFull::DropOldest => None,
+            };
+            state.commit.take_wanted().or(lacking)
+        };
         let size_before = disk.log.size();
         let floor_before = self.lock().lanes.floor();
         match self.tidy(disk, &mut upkeep, wanted) {
