@@ -297,6 +297,20 @@ impl Processor for CsvFields {
 }
 
 impl Plan {
+    /// The line end that a value holds outside of quotes.
+    #[cold]
+    fn line_end(&self, text: &[u8], field: RowField) -> Option<Problem> {
+        let value = &text[field.start..field.end];
+        let start = match field.quoting {
+            Quoting::Plain => 0,
+            Quoting::Quoted => return None,
+            Quoting::Mixed => self.parser.enclosed_len(value),
+        };
+        let found = memchr::memchr2(b'\n', b'\r', &value[start..])?;
+        let offset = field.start + start + found;
+        Some(Problem::LineEnd { offset })
+    }
+
     /// Sets a row of the columns to the values of its text. A row that fails may have some of them.
     #[inline]
     fn put(
@@ -312,7 +326,7 @@ impl Plan {
         let mut problem = None;
         let count = self.parser.parse(text, |index, field| {
             if has_line_ends && problem.is_none() {
-                problem = line_end(text, field);
+                problem = self.line_end(text, field);
             }
             let Some(Some(column)) = self.columns.get(index) else {
                 return;
@@ -381,17 +395,6 @@ impl Column {
             refusal: kind.refusal(text),
         }
     }
-}
-
-/// The line end that a value without quotes holds.
-#[cold]
-fn line_end(text: &[u8], field: RowField) -> Option<Problem> {
-    if field.quoting != Quoting::Plain {
-        return None;
-    }
-    let found = memchr::memchr2(b'\n', b'\r', &text[field.start..field.end])?;
-    let offset = field.start + found;
-    Some(Problem::LineEnd { offset })
 }
 
 #[cfg(test)]
@@ -509,6 +512,11 @@ mod tests {
                 "columns=[a,b]",
                 "1,2\n3,4",
                 "line: there is a line end outside of quotes at byte 3",
+            ),
+            (
+                "columns=[a,b,c]",
+                "1,\"x\"\"\n\"\n2,\"y\"",
+                "line: there is a line end outside of quotes at byte 8",
             ),
             ("columns=[a,b] strict=false", "1,2\n", ""),
             (

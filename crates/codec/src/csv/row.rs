@@ -186,6 +186,22 @@ impl RowParser {
         out.extend_from_slice(rest);
     }
 
+    /// How much of a value its quotes enclose, they included; for [`Quoting::Mixed`].
+    pub fn enclosed_len(&self, value: &[u8]) -> usize {
+        let Some(quote) = self.quote.filter(|quote| value.first() == Some(quote)) else {
+            return 0;
+        };
+        let mut pos = 1;
+        while let Some(at) = memchr::memchr(quote, value.get(pos..).unwrap_or_default()) {
+            pos += at + 1;
+            if value.get(pos) != Some(&quote) {
+                break;
+            }
+            pos += 1;
+        }
+        pos
+    }
+
     fn delimiter_after(&self, row: &[u8], pos: usize) -> usize {
         memchr::memchr(self.delimiter, &row[pos..]).map_or(row.len(), |found| pos + found)
     }

@@ -118,7 +118,7 @@ pub(super) fn ipv6(text: &[u8], colon: usize) -> (Option<Range<usize>>, usize) {
 }
 
 /// Whether a word may begin at `at`: behind something else, or behind an escape that ends with a letter or a digit.
-fn begins_word(text: &[u8], at: usize) -> bool {
+pub(super) fn begins_word(text: &[u8], at: usize) -> bool {
     let before = &text[..at];
     let is_colour = || {
         let codes = before.strip_suffix(b"m").unwrap_or_default();

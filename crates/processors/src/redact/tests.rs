@@ -365,6 +365,7 @@ fn secrets_behind_their_names_are_found() {
         ("aws", "awsSecretKey: '", aws, "'"),
         ("azure", "AccountName=x;AccountKey=", &azure, ";Suffix=y"),
         ("azure", "key ", &azure, " end"),
+        ("azure", "k%3D", &azure, ""),
         (
             "azure",
             "?sv=2024&sig=",

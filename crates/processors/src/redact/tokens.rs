@@ -9,6 +9,7 @@
 
 use std::ops::Range;
 
+use super::addresses::begins_word;
 use super::preset::{Preset, PresetSet};
 
 /// The characters of a token behind its prefix.
@@ -316,15 +317,14 @@ pub(super) fn azure_key(text: &[u8], sign: usize) -> Option<Range<usize>> {
     if text.get(sign + 1) != Some(&b'=') || text.get(sign + 2) == Some(&b'=') {
         return None;
     }
-    let (mut start, mut len) = (sign, 0);
-    while len <= LEN {
-        let size = match text[..start] {
+    let mut start = sign;
+    for _ in 0..LEN {
+        start -= match text[..start] {
             [.., b'\\', b'/'] => 2,
             [.., byte] if byte.is_ascii_alphanumeric() || b"+/".contains(&byte) => 1,
-            _ => break,
+            _ => return None,
         };
-        start -= size;
-        len += 1;
     }
-    (len == LEN).then_some(start..sign + 2)
+    let is_longer = matches!(text[..start], [.., b'+' | b'/']);
+    (!is_longer && begins_word(text, start)).then_some(start..sign + 2)
 }
