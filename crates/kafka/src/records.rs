@@ -187,9 +187,11 @@ impl<'r> Record<'r> {
 
     /// What is told in place of a record.
     pub fn error(self) -> Option<RDKafkaErrorCode> {
+        if self.code() == 0 {
+            return None;
+        }
         let code = RDKafkaRespErr::try_from(self.code());
-        let code = code.unwrap_or(RDKafkaRespErr::RD_KAFKA_RESP_ERR_UNKNOWN);
-        (code != RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR).then(|| code.into())
+        Some(code.map_or(RDKafkaErrorCode::Unknown, RDKafkaErrorCode::from))
     }
 
     /// Whether an error is told that broke off the reading of a partition, so that the consumer must seek to the offset; see the module. What

@@ -131,18 +131,13 @@ impl RowParser {
 
     /// The field whose opening quote stands at `start`, and where it ends.
     fn quoted(&self, row: &[u8], start: usize, quote: u8) -> Result<(RowField, usize), OpenQuote> {
-        let mut pos = start + 1;
-        let mut quoting = Quoting::Quoted;
-        loop {
-            let rest = row.get(pos..).unwrap_or_default();
-            let offset = start;
-            pos += memchr::memchr(quote, rest).ok_or(OpenQuote { offset })?;
-            if row.get(pos + 1) != Some(&quote) {
-                break;
-            }
-            quoting = Quoting::Mixed;
-            pos += 2;
-        }
+        let open = OpenQuote { offset: start };
+        let (closing, is_doubled) = closing_quote(&row[start..], quote).ok_or(open)?;
+        let pos = start + closing;
+        let quoting = match is_doubled {
+            true => Quoting::Mixed,
+            false => Quoting::Quoted,
+        };
         let next = self.skip_blanks(row, pos + 1);
         if quoting == Quoting::Quoted && row.get(next).is_none_or(|byte| *byte == self.delimiter) {
             let (start, end) = (start + 1, pos);
@@ -188,18 +183,8 @@ impl RowParser {
 
     /// How much of a value its quotes enclose, they included; for [`Quoting::Mixed`].
     pub fn enclosed_len(&self, value: &[u8]) -> usize {
-        let Some(quote) = self.quote.filter(|quote| value.first() == Some(quote)) else {
-            return 0;
-        };
-        let mut pos = 1;
-        while let Some(at) = memchr::memchr(quote, value.get(pos..).unwrap_or_default()) {
-            pos += at + 1;
-            if value.get(pos) != Some(&quote) {
-                break;
-            }
-            pos += 1;
-        }
-        pos
+        let closing = self.quote.and_then(|quote| closing_quote(value, quote));
+        closing.map_or(0, |(at, _)| at + 1)
     }
 
     fn delimiter_after(&self, row: &[u8], pos: usize) -> usize {
@@ -221,6 +206,20 @@ impl RowParser {
 
     fn is_blank(&self, byte: u8) -> bool {
         matches!(byte, b' ' | b'\t') && byte != self.delimiter
+    }
+}
+
+/// Where the quote stands that closes the one with which a text begins, and whether there are doubled ones between them.
+#[inline]
+fn closing_quote(text: &[u8], quote: u8) -> Option<(usize, bool)> {
+    let (mut at, mut is_doubled) = (1, false);
+    loop {
+        at += memchr::memchr(quote, text.get(at..).unwrap_or_default())?;
+        if text.get(at + 1) != Some(&quote) {
+            return Some((at, is_doubled));
+        }
+        is_doubled = true;
+        at += 2;
     }
 }
 

@@ -121,7 +121,7 @@ impl Gathered {
             Arc::ptr_eq(&run.partition, partition)
                 && before.is_some_and(|before| before.offset + 1 == read.offset)
         };
-        partition.is_read_to(read.offset + 1);
+        partition.note_read(read.offset + 1);
         match self.runs.last_mut() {
             Some(run) if follows(run, self.records.last()) => run.records.end += 1,
             _ => self.runs.push(Run {

@@ -65,17 +65,17 @@ impl AssignedPartition {
     }
 
     /// What comes next begins at this offset or behind it.
-    pub(super) fn is_read_to(&self, offset: i64) {
+    pub(super) fn note_read(&self, offset: i64) {
         self.read.store(offset, Ordering::Relaxed);
     }
 
     /// The offset could not be found out that a number such as that of the beginning stands for.
-    pub(super) fn is_unknown(&self, begin: i64) {
+    pub(super) fn note_unknown(&self, begin: i64) {
         self.unknown.store(begin, Ordering::Relaxed);
     }
 
     /// Records from an offset on are damaged; whether that is new.
-    pub(super) fn is_damaged(&self, offset: i64) -> bool {
+    pub(super) fn note_damaged(&self, offset: i64) -> bool {
         self.damaged.swap(offset, Ordering::Relaxed) != offset
     }
 
@@ -318,8 +318,8 @@ mod tests {
             assigned.map(|(number, target)| AssignedPartition::new("c", "t", number, Some(target)));
         partitions.assign(assigned);
         let [zero, one] = [0, 1].map(|number| partitions.find("t", number).expect("assigned"));
-        zero.is_read_to(5);
-        one.is_read_to(6);
+        zero.note_read(5);
+        one.note_read(6);
         assert!(!partitions.are_complete());
         one.reached_end();
         assert!(partitions.are_complete());

@@ -303,7 +303,7 @@ impl KafkaReader<'_> {
             format!("partition {partition} of topic {topic} from offset {offset} on")
         };
         if matches!(code, BadMessage | BadCompression) {
-            if !partition.is_damaged(offset) {
+            if !partition.note_damaged(offset) {
                 // The client goes on only where it gets what follows as well. It does not say how many records these are.
                 return self.seek(partition, partition.read().max(offset) + 1);
             }
@@ -322,12 +322,15 @@ impl KafkaReader<'_> {
         let limit = Limit::events("unreadable_partitions");
         let text = || format!("{} cannot be read, which is tried again: {code}", place());
         self.ctx.diagnostics.warn_limited(limit, text);
-        if record.broke_off() && offset < 0 {
-            // Later: to seek there asks the broker again, which would refuse again at once.
-            partition.is_unknown(offset);
-            return false;
+        match record.broke_off() {
+            false => false,
+            true if offset >= 0 => self.seek(partition, offset),
+            true => {
+                // Later: to seek there asks the broker again, which would refuse again at once.
+                partition.note_unknown(offset);
+                false
+            }
         }
-        record.broke_off() && self.seek(partition, offset)
     }
 
     /// Goes on with a partition of which brokers did not say where it begins.
@@ -339,7 +342,7 @@ impl KafkaReader<'_> {
         wanted.add_partition(&partition.topic, partition.partition);
         let consumer = self.consumer.consumer();
         let Ok(committed) = consumer.committed_offsets(wanted, SEEK_MAX) else {
-            return partition.is_unknown(begin);
+            return partition.note_unknown(begin);
         };
         let offset = match committed.elements().first() {
             Some(one) => one.offset().to_raw().filter(|offset| *offset >= 0),
@@ -354,7 +357,7 @@ impl KafkaReader<'_> {
         let (consumer, at) = (self.consumer.consumer(), Offset::from_raw(offset));
         let sought = consumer.seek(&partition.topic, partition.partition, at, SEEK_MAX);
         if sought.is_ok() {
-            partition.is_read_to(offset);
+            partition.note_read(offset);
         }
         sought.is_ok()
     }
