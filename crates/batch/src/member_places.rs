@@ -60,6 +60,16 @@ impl Places {
         let start = row.checked_sub(1).map_or(0, |before| self.ends[before]);
         &self.places[start as usize..end as usize]
     }
+
+    fn pick(&self, rows: &[usize]) -> Self {
+        let mut picked = Self::default();
+        if !self.places.is_empty() {
+            rows.iter()
+                .enumerate()
+                .for_each(|(to, &from)| picked.add(to, self.of(from)));
+        }
+        picked
+    }
 }
 
 impl MemberPlaces {
@@ -90,6 +100,16 @@ impl MemberPlaces {
         if let Some(last) = &self.last {
             self.members.add(row, last.members());
             self.elements.add(row, last.elements());
+        }
+    }
+
+    /// Those of the documents of these rows, in this order.
+    pub fn pick(&self, rows: &[usize]) -> Self {
+        Self {
+            members: self.members.pick(rows),
+            elements: self.elements.pick(rows),
+            last: None,
+            wanted: self.wanted.clone(),
         }
     }
 

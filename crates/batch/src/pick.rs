@@ -172,7 +172,8 @@ fn pick_cells(column: &Column, rows: &[usize]) -> Column {
             Cells::Rows(rows.iter().map(|&row| column.cell(row)).collect())
         }
     };
-    Column::from_cells(cells, column.buffers().clone())
+    let places = column.places().map(|places| places.pick(rows));
+    Column::from_cells(cells, column.buffers().clone()).with_places(places)
 }
 
 #[cfg(test)]

@@ -213,17 +213,18 @@ impl<'a> Assembler<'a> {
             json::Kind::Number => Cell::Number(moved),
             json::Kind::Array | json::Kind::Object => Cell::Json(moved),
             json::Kind::String => {
-                let body = &text[1..text.len() - 1];
-                if json::has_escape(body) {
-                    let start = self.own.len();
-                    json::unescape(body, &mut self.own);
-                    return Cell::Text(self.own_since(start));
-                }
-                Cell::Text(Span {
+                let body = Span {
                     start: moved.start + 1,
                     len: moved.len - 2,
                     ..moved
-                })
+                };
+                let buffer = &column.buffers()[span.buffer as usize];
+                if json::has_escape_at(buffer, body.start as usize, body.len as usize) {
+                    let start = self.own.len();
+                    json::unescape(&text[1..text.len() - 1], &mut self.own);
+                    return Cell::Text(self.own_since(start));
+                }
+                Cell::Text(body)
             }
         }
     }

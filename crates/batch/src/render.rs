@@ -8,6 +8,7 @@ use std::marker::PhantomData;
 
 use crate::cell::{Cell, Value};
 use crate::format::{EventFormat, unescaped};
+use crate::json::Member;
 use crate::tree::{METADATA, Node};
 use crate::{json, msgpack};
 
@@ -20,12 +21,12 @@ pub(crate) fn render<F: EventFormat>(
     out: &mut Vec<u8>,
     is_root: bool,
 ) {
-    let base = match &node.own {
+    let (base, places) = match &node.own {
         Some(own) => match own.cell(row) {
-            Cell::Keep => inherited,
-            cell => own.value_of(cell),
+            Cell::Keep => (inherited, None),
+            cell => (own.value_of(cell), own.places()),
         },
-        None => inherited,
+        None => (inherited, None),
     };
     let visible = |child: &Node| !(is_root && &*child.key == METADATA);
     if !node
@@ -53,8 +54,10 @@ pub(crate) fn render<F: EventFormat>(
     }
     match base {
         Value::Json(text) => {
-            for member in json::members(text) {
-                object.json_member(member.key, &text[member.value]);
+            let mut add = |member: Member<'_>| object.json_member(member.key, &text[member.value]);
+            match places.map_or(&[][..], |places| places.of(row)) {
+                [] => json::members(text).for_each(&mut add),
+                places => json::members_noted(text, places).for_each(&mut add),
             }
         }
         Value::MsgPack(bytes) => {

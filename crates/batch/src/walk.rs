@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use crate::cell::{Cell, Span, Value};
 use crate::column::Column;
-use crate::json::SharedNesting;
+use crate::json::{NotedKey, SharedNesting};
 use crate::tree::Node;
 use crate::{json, msgpack};
 
@@ -88,14 +88,15 @@ fn spelled(key: &str) -> Cow<'_, [u8]> {
 pub(crate) struct DocumentPath {
     keys: Vec<Box<str>>,
     /// The keys as they stand in JSON.
-    spelled: Vec<Vec<u8>>,
+    spelled: Vec<NotedKey>,
     /// Which member of the last document had the first key.
     member: usize,
 }
 
 impl DocumentPath {
     pub fn new(keys: Vec<Box<str>>) -> Self {
-        let spelled = keys.iter().map(|key| spelled(key).into_owned()).collect();
+        let noted = |key: &Box<str>| NotedKey::new(spelled(key).into_owned());
+        let spelled = keys.iter().map(noted).collect();
         Self {
             keys,
             spelled,
@@ -149,15 +150,15 @@ impl DocumentPath {
         let (first, rest) = self.spelled.split_first()?;
         let mut at = match shared {
             _ if !places.is_empty() => json::find_noted(document, first, places, &mut self.member),
-            Some(shared) => shared.find(document, first),
-            None => json::find(document, first),
+            Some(shared) => shared.find(document, first.text()),
+            None => json::find(document, first.text()),
         }?;
         for key in rest {
             let value = &document[at.clone()];
             if value.first() != Some(&b'{') {
                 return None;
             }
-            let below = json::find(value, key)?;
+            let below = json::find(value, key.text())?;
             at = at.start + below.start..at.start + below.end;
         }
         Some(at)

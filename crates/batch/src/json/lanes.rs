@@ -45,6 +45,12 @@ impl Lanes {
         self.eq(byte).to_bitmask()
     }
 
+    /// The bytes that both have.
+    #[inline(always)]
+    pub(crate) fn equal_to(self, other: Self) -> u32 {
+        self.0.simd_eq(other.0).to_bitmask()
+    }
+
     /// The bytes that are no ASCII characters.
     #[inline(always)]
     pub(crate) fn not_ascii(self) -> u32 {

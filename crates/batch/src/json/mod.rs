@@ -25,13 +25,16 @@ mod write;
 
 pub use normalise::normalise;
 pub(crate) use search::Keys;
+pub(crate) use strings::has_escape_at;
 pub use strings::{escaped_len, has_escape, unescape, write_string, write_string_body};
 pub(crate) use validate::{Noted, validate_object_noting};
 pub use validate::{validate, validate_object, validate_object_at, validate_object_within};
 pub use walk::{
     Elements, Kind, Member, Members, elements, find, is_empty, kind, members, skip_value,
 };
-pub(crate) use walk::{SharedNesting, StringBody, end_before, find_noted, string_at};
+pub(crate) use walk::{
+    NotedKey, SharedNesting, StringBody, end_before, find_noted, members_noted, string_at,
+};
 pub use write::{write_f64, write_i64, write_u64};
 
 /// How deep arrays and objects may nest; the same for MessagePack.

@@ -26,6 +26,16 @@ pub fn has_escape(body: &[u8]) -> bool {
     memchr::memchr(b'\\', body).is_some()
 }
 
+/// The same of a body that lies in `text`, of which more may be read than the body.
+#[inline]
+pub(crate) fn has_escape_at(text: &[u8], start: usize, len: usize) -> bool {
+    if len > WIDTH {
+        return has_escape(&text[start..start + len]);
+    }
+    let in_body = (1 << len) - 1;
+    Lanes::load(text, start).mask_of(b'\\') & in_body != 0
+}
+
 /// Appends `text` as a JSON string, quotes included.
 ///
 /// Escapes are the shortest there are: `\"`, `\\`, `\b`, `\f`, `\n`, `\r`, `\t`, and `\u00xx` for the other control
@@ -186,4 +196,25 @@ fn code_unit(text: &[u8]) -> Option<(u32, &[u8])> {
         code = code << 4 | char::from(digit).to_digit(16)?;
     }
     Some((code, rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escapes_are_found_in_a_part_of_a_text_and_not_beside_it() {
+        for len in 0..40 {
+            let mut text = vec![b'\\'; 3];
+            text.extend(vec![b'x'; len]);
+            text.extend([b'\\'; 20]);
+            assert!(!has_escape_at(&text, 3, len), "{len} bytes");
+            assert!(!has_escape_at(&text[..3 + len], 3, len), "{len} bytes");
+            for at in 3..3 + len {
+                let mut text = text.clone();
+                text[at] = b'\\';
+                assert!(has_escape_at(&text, 3, len), "{len} bytes, at {at}");
+            }
+        }
+    }
 }

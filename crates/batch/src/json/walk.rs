@@ -306,28 +306,86 @@ fn first_member(
     None
 }
 
+/// A key as [`super::write_string_body`] writes it, to be compared with many.
+pub(crate) struct NotedKey {
+    text: Vec<u8>,
+    /// Its first bytes with the quote behind it.
+    head: Lanes,
+    /// Which of these bytes count; none if there are more.
+    mask: u32,
+}
+
+impl NotedKey {
+    pub fn new(text: Vec<u8>) -> Self {
+        let mut quoted = text.clone();
+        quoted.push(b'"');
+        let mask = match quoted.len() <= WIDTH {
+            true => u32::MAX >> (u32::BITS as usize - quoted.len()),
+            false => 0,
+        };
+        Self {
+            head: Lanes::load(&quoted, 0),
+            mask,
+            text,
+        }
+    }
+
+    /// The key's bytes.
+    pub fn text(&self) -> &[u8] {
+        &self.text
+    }
+
+    /// Whether it is what stands from `start` to the next quote.
+    #[inline(always)]
+    fn stands_at(&self, object: &[u8], start: usize) -> bool {
+        if self.mask != 0 {
+            return Lanes::load(object, start).equal_to(self.head) & self.mask == self.mask;
+        }
+        let end = start + self.text.len();
+        byte_at(object, end) == b'"' && object.get(start..end) == Some(&self.text)
+    }
+}
+
 /// As [`find`], in an object whose members have their keys at the places `places`, opening quotes included. `guess` is the number of the
 /// member that had the key in the object before, and in this one afterwards.
 #[inline]
 pub(crate) fn find_noted(
     object: &[u8],
-    key: &[u8],
+    key: &NotedKey,
     places: &[u16],
     guess: &mut usize,
 ) -> Option<Range<usize>> {
-    let is_key = |place: &u16| {
-        let start = usize::from(*place) + 1;
-        let end = start + key.len();
-        byte_at(object, end) == b'"' && object.get(start..end) == Some(key)
-    };
+    let is_key = |place: &u16| key.stands_at(object, usize::from(*place) + 1);
     if !places.get(*guess).is_some_and(is_key) {
         *guess = places.iter().position(is_key)?;
     }
-    let colon = skip_whitespace(object, usize::from(places[*guess]) + key.len() + 2);
+    let colon = skip_whitespace(object, usize::from(places[*guess]) + key.text.len() + 2);
     let value = skip_whitespace(object, colon + 1);
     let next = places.get(*guess + 1).map(|place| usize::from(*place));
     let value_end = end_before(object, value, next);
     (value < value_end).then_some(value..value_end)
+}
+
+/// As [`members`], of an object whose members have their keys at the places `places`, opening quotes included, without a look at most values.
+#[inline]
+pub(crate) fn members_noted<'a>(
+    object: &'a [u8],
+    places: &'a [u16],
+) -> impl Iterator<Item = Member<'a>> + 'a {
+    places.iter().enumerate().map_while(move |(index, place)| {
+        let start = usize::from(*place);
+        let key_end = skip_string(object, start + 1);
+        let key = object.get(start + 1..key_end - 1)?;
+        let colon = skip_whitespace(object, key_end);
+        let value = skip_whitespace(object, colon + 1);
+        let next = places.get(index + 1).map(|place| usize::from(*place));
+        let end = end_before(object, value, next);
+        (value < end).then_some(Member {
+            key,
+            start,
+            value: value..end,
+        })
+    })
 }
 
 /// Where the value that begins at `pos` ends, given where the next member or element of its container begins, which is all of `text`.
@@ -512,8 +570,12 @@ mod tests {
             let places = noted_in(&text);
             let starts: Vec<u16> = members(text.as_bytes()).map(|member| member.start as u16).collect();
             prop_assert_eq!(&places, &starts, "{}", text);
+            let walked: Vec<_> = members(text.as_bytes()).collect();
+            prop_assert_eq!(members_noted(text.as_bytes(), &places).collect::<Vec<_>>(), walked);
             let spaced = serde_json::to_string_pretty(&object).expect("it writes");
             let spaced_places = noted_in(&spaced);
+            let walked: Vec<_> = members(spaced.as_bytes()).collect();
+            prop_assert_eq!(members_noted(spaced.as_bytes(), &spaced_places).collect::<Vec<_>>(), walked);
             let (mut guess, mut spaced_guess) = (guess, guess);
             let mut shared = SharedNesting::default();
             for key in object.keys().rev().chain(["k".to_owned()].iter()) {
@@ -521,9 +583,10 @@ mod tests {
                 crate::json::write_string_body(&mut key_text, key.as_bytes());
                 let found = shared.find(text.as_bytes(), &key_text);
                 prop_assert_eq!(&found, &find(text.as_bytes(), &key_text), "{} in {}", key, text);
-                let listed = find_noted(text.as_bytes(), &key_text, &places, &mut guess);
+                let noted_key = NotedKey::new(key_text.clone());
+                let listed = find_noted(text.as_bytes(), &noted_key, &places, &mut guess);
                 prop_assert_eq!(&listed, &found, "{} in {}", key, text);
-                let listed = find_noted(spaced.as_bytes(), &key_text, &spaced_places, &mut spaced_guess);
+                let listed = find_noted(spaced.as_bytes(), &noted_key, &spaced_places, &mut spaced_guess);
                 prop_assert_eq!(listed, find(spaced.as_bytes(), &key_text), "{} in {}", key, spaced);
             }
         }
