@@ -25,7 +25,7 @@ use serde::Deserialize;
 
 use crate::derived::Derived;
 use crate::names::{field, overlap};
-use crate::remembered::{default_max_keys, default_time, max_keys, write_values};
+use crate::remembered::{TIME, default_max_keys, default_time, max_keys, write_values};
 use crate::setting_words::refuse_words_of_functions;
 use functions::Plan;
 use windows::{Span, Window, Windows};
@@ -161,13 +161,13 @@ pub(crate) fn make(
             .error("`@timestamp` is the beginning of the window where `every` is set"));
     }
     let span = span(node, config, context)?;
+    let time = Some(field(node, "time", &config.time)?);
     let settings = format!("{:?} {by:?} {span:?}", config.functions);
     Ok(Summarize {
         windows: Windows::new(span, max_keys(node, config.max_keys)?),
         plan: Arc::new(plan),
         by,
-        has_windows: span.every.is_some(),
-        time: field(node, "time", &config.time)?,
+        time: time.filter(|_| span.every.is_some()),
         limit: None,
         operator: settings,
         tag: context.tag_or(TAG),
@@ -185,6 +185,12 @@ fn span(node: &Node, config: &Config, context: &BuildContext) -> Result<Span, Co
             return Err(node
                 .nearest("lateness")
                 .error("`lateness` has no effect without `every`"));
+        }
+        if config.time != TIME {
+            return Err(node
+                .nearest("time")
+                .error("`time` has no effect without `every`")
+                .note("add how long a stretch of time is, for example: every=1m"));
         }
         return Ok(Span {
             every: None,
@@ -216,8 +222,8 @@ struct Counts {
 pub(crate) struct Summarize {
     plan: Arc<Plan>,
     by: Vec<FieldPath>,
-    has_windows: bool,
-    time: FieldPath,
+    /// Where the time of events is, if there are windows.
+    time: Option<FieldPath>,
     windows: Windows,
     /// So many groups are told of, those with the highest count; none where all are.
     limit: Option<usize>,
@@ -236,12 +242,13 @@ pub(crate) struct Summarize {
 impl Processor for Summarize {
     fn process(&mut self, batch: &mut Batch, rows: &Bitmap) -> Failures {
         let paths = self.by.iter().chain(&self.plan.fields);
-        let columns = batch.columns(paths.chain([&self.time]));
+        let columns = batch.columns(paths.chain(&self.time));
         let (keys, fields) = columns.split_at(self.by.len());
-        let times = EventTimes::in_field(batch, &self.time);
+        let times = self.time.as_ref();
+        let times = times.map(|path| EventTimes::in_field(batch, path));
         let received = batch.received();
         for row in rows.iter() {
-            let time = times.nanos(row);
+            let time = times.as_ref().map_or(0, |times| times.nanos(row));
             write_values(keys, row, &mut self.key);
             let first = || batch.origin().hash(row);
             let found = self.windows.works(&self.plan, time, &self.key, first);
@@ -299,9 +306,9 @@ impl Processor for Summarize {
 
     fn reads(&self) -> Vec<Arc<FieldRead>> {
         let fields = self.by.iter().chain(&self.plan.fields).cloned();
-        let time = self.has_windows.then(|| {
-            let is_default = self.time.to_string() == crate::remembered::TIME;
-            FieldRead::always(self.time.clone()).may_be_absent(is_default)
+        let time = self.time.iter().map(|time| {
+            let is_default = time.to_string() == TIME;
+            FieldRead::always(time.clone()).may_be_absent(is_default)
         });
         let fields = fields.map(FieldRead::always);
         fields.chain(time).map(Arc::new).collect()
@@ -362,10 +369,7 @@ impl Summarize {
         let functions = self.plan.functions.iter();
         let mut results: Vec<ColumnBuilder> = functions.map(|_| ColumnBuilder::new(len)).collect();
         let mut others = Bitmap::none(len);
-        let (start, end) = match self.has_windows {
-            true => (window.start, self.windows.end(window)),
-            false => window.times,
-        };
+        let (start, end) = (window.start, self.windows.end(window));
         for (index, &row) in rows.iter().enumerate() {
             let (key, works) = window.row(row, self.plan.tasks.len());
             builder.push(document, row as u64, row as u64 + 1);
@@ -384,7 +388,7 @@ impl Summarize {
             }
         }
         let mut edit = Edit::new();
-        if self.has_windows {
+        if self.time.is_some() {
             let time = Column::constant(Cell::Time(start), len);
             edit.set(FieldPath::from_keys(["@timestamp"]), time);
         }

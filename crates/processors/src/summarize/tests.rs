@@ -184,6 +184,10 @@ fn slips_are_refused() {
                 "which is something else already",
             ),
             ("summarize count() lateness=1s", "no effect without `every`"),
+            (
+                "summarize count() time=t",
+                "`time` has no effect without `every`",
+            ),
             ("summarize count() every=500d", "from 1ms to 365d"),
             (
                 "summarize count() every=1m by=['@timestamp']",

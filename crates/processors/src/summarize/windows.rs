@@ -9,7 +9,7 @@ use crate::remembered::{
 
 use super::functions::{Plan, Work};
 
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 
 /// So many windows are open at most, once a batch is done.
 const WINDOWS_MAX: usize = 10_000;
@@ -59,8 +59,6 @@ pub(super) struct Window {
     pub start: i64,
     /// A number made of the id of its first event.
     pub first: u64,
-    /// The earliest and the latest time of its events.
-    pub times: (i64, i64),
     table: SlotTable,
     groups: Vec<Group>,
     /// The values of all keys, one after the other.
@@ -72,11 +70,10 @@ pub(super) struct Window {
 }
 
 impl Window {
-    fn new(start: i64, first: u64, time: i64) -> Self {
+    fn new(start: i64, first: u64) -> Self {
         Self {
             start,
             first,
-            times: (time, time),
             table: SlotTable::small(),
             groups: Vec::new(),
             keys: Vec::new(),
@@ -173,14 +170,12 @@ impl Windows {
             self.last = match self.open.binary_search_by_key(&start, |it| it.start) {
                 Ok(index) => index,
                 Err(index) => {
-                    self.open.insert(index, Window::new(start, first(), time));
+                    self.open.insert(index, Window::new(start, first()));
                     index
                 }
             };
         }
         let window = &mut self.open[self.last];
-        window.times.0 = window.times.0.min(time);
-        window.times.1 = window.times.1.max(time);
         let fingerprint = self.secret.hash(key);
         let tasks = plan.tasks.len();
         if let Some((_, place)) = window.table.find(&window.groups, &fingerprint) {
@@ -252,10 +247,7 @@ impl Windows {
         number(&mut out, self.closed.cast_unsigned());
         number(&mut out, self.open.len() as u64);
         for window in &self.open {
-            let (earliest, latest) = window.times;
-            for time in [window.start, earliest, latest] {
-                number(&mut out, time.cast_unsigned());
-            }
+            number(&mut out, window.start.cast_unsigned());
             number(&mut out, window.first);
             number(&mut out, window.groups.len() as u64);
             for group in &window.groups {
@@ -273,7 +265,7 @@ impl Windows {
     pub fn restore(&mut self, plan: &Plan, saved: &[u8]) -> Result<(), String> {
         let mut saved = SavedBytes(saved);
         if saved.number() != Some(VERSION) {
-            return Err("it was kept by a later version of Millpond".to_owned());
+            return Err("it was kept by another version of Millpond".to_owned());
         }
         let mut restored = Self::new(self.span, self.max_keys);
         let read = restored.read(plan, &mut saved);
@@ -288,9 +280,8 @@ impl Windows {
         self.reached = saved.number()?.cast_signed();
         self.closed = saved.number()?.cast_signed();
         for _ in 0..saved.number()? {
-            let [start, earliest, latest] = [(); 3].map(|()| saved.number());
-            let mut window = Window::new(start?.cast_signed(), saved.number()?, 0);
-            window.times = (earliest?.cast_signed(), latest?.cast_signed());
+            let start = saved.number()?.cast_signed();
+            let mut window = Window::new(start, saved.number()?);
             let groups = saved.number()?;
             for _ in 0..groups {
                 let key = saved.text()?;
