@@ -1,8 +1,8 @@
 //! Finding secrets in a text.
 //!
-//! One pass over the bytes looks each up in a table of classes: most presets begin at the first letter or digit of a word, or around
-//! a sign such as `@`. Only there, and of letters only where the first two begin a token or an IBAN, the exact rules are asked, in
-//! `numbers`, `addresses` and `tokens`. What they look at is bounded, so that no text costs more than a few looks at each byte.
+//! Most presets begin at the first letter or digit of a word, or around a sign such as `@`; `candidates` finds these places. Only there, and
+//! of letters only where the first two begin a token or an IBAN, the exact rules are asked, in `numbers`, `addresses` and `tokens`. What they
+//! look at is bounded, so that no text costs more than a few looks at each byte.
 //!
 //! A word consists of ASCII letters and digits; everything else separates, also `_` and letters of other scripts, which stand next
 //! to numbers without a blank. So do escapes that end with a letter or a digit: `%20`, `\n`, `\u0022`, and colours of terminals.
@@ -13,19 +13,16 @@ use std::ops::Range;
 use regex_automata::Input;
 use regex_automata::meta::Regex;
 
+use super::candidates::{Beginnings, Candidates};
 use super::preset::{Preset, PresetSet, SecretMatch};
 use super::tokens::TokenShape;
 use super::{addresses, numbers, tokens};
 
-/// A byte of a word.
-const WORD: u8 = 1;
-/// Something may begin here if this is the first byte of a word.
-const START: u8 = 2;
-/// Something may lie around this byte.
-const SIGN: u8 = 4;
-
 /// The shortest secret: `::1`.
 const BYTES_MIN: usize = 3;
+
+/// The shortest one without a colon or `@`: `1.1.1.1`.
+const PLAIN_BYTES_MIN: usize = 7;
 
 /// How the names of AWS's secrets begin, and those parts of them that follow a sign.
 const AWS_NAMES: [[u8; 2]; 6] = [*b"aw", *b"Aw", *b"AW", *b"se", *b"Se", *b"SE"];
@@ -35,10 +32,7 @@ const AWS_NAMES: [[u8; 2]; 6] = [*b"aw", *b"Aw", *b"AW", *b"se", *b"Se", *b"SE"]
 pub(super) struct SecretFinder {
     presets: PresetSet,
     patterns: Vec<Regex>,
-    /// What each byte may be.
-    classes: [u8; 256],
-    /// For each ASCII letter, which may follow it at the beginning of a token.
-    pairs: [u128; 128],
+    beginnings: Beginnings,
     /// The shapes of tokens, sorted by their first two letters, and those of each letter.
     shapes: Vec<TokenShape>,
     shapes_of: [Range<u8>; 128],
@@ -60,35 +54,16 @@ impl SecretFinder {
         let mut finder = Self {
             presets,
             patterns,
-            classes: [0; 256],
-            pairs: [0; 128],
+            beginnings: Beginnings::new(presets.has(Preset::Iban)),
             shapes: TokenShape::of(presets).collect(),
             shapes_of: [const { 0..0 }; 128],
         };
-        for byte in (0..=127_u8).filter(u8::is_ascii_alphanumeric) {
-            finder.classes[usize::from(byte)] = WORD;
-        }
-        finder.add_pairs();
-        let has = |preset| presets.has(preset);
-        if has(Preset::Card) || has(Preset::Ip) {
-            (b'0'..=b'9').for_each(|digit| finder.classes[usize::from(digit)] |= START);
-        }
-        let signs = [
-            (b'@', has(Preset::Email)),
-            (b':', has(Preset::Ip) || has(Preset::UrlPassword)),
-            (b'=', has(Preset::Azure)),
-            (b'%', !presets.is_empty()),
-            (b'\\', !presets.is_empty()),
-            (0x1b, !presets.is_empty()),
-        ];
-        for (sign, _) in signs.into_iter().filter(|(_, is_used)| *is_used) {
-            finder.classes[usize::from(sign)] |= SIGN;
-        }
+        finder.add_beginnings();
         finder
     }
 
     /// Notes the first two letters of everything that begins with letters, apart from IBANs, which may begin with any.
-    fn add_pairs(&mut self) {
+    fn add_beginnings(&mut self) {
         self.shapes.sort_by_key(|shape| shape.begin());
         let mut begins: Vec<[u8; 2]> = self.shapes.iter().map(|shape| shape.begin()).collect();
         for (place, [first, _]) in (0..).zip(&begins) {
@@ -104,13 +79,8 @@ impl SecretFinder {
         add(Preset::Jwt, &[*b"ey"]);
         add(Preset::PrivateKey, &[*b"BE"]);
         add(Preset::Aws, &AWS_NAMES);
-        for [first, second] in begins {
-            self.pairs[usize::from(first)] |= 1 << second;
-            self.classes[usize::from(first)] |= START;
-        }
-        if self.presets.has(Preset::Iban) {
-            let letters = (0..=127_u8).filter(u8::is_ascii_alphabetic);
-            letters.for_each(|letter| self.classes[usize::from(letter)] |= START);
+        for begin in begins {
+            self.beginnings.add(begin);
         }
     }
 
@@ -164,7 +134,9 @@ impl SecretFinder {
 
     fn find_presets(&self, text: &[u8], found: &mut Vec<SecretMatch>) {
         found.clear();
-        if self.presets.is_empty() {
+        let is_sign = |byte: &u8| matches!(byte, b':' | b'@');
+        let is_free = text.len() < PLAIN_BYTES_MIN && !text.iter().any(is_sign);
+        if is_free || self.presets.is_empty() {
             return;
         }
         let mut pass = Pass {
@@ -174,49 +146,27 @@ impl SecretFinder {
             colons_end: 0,
             jwt_end: 0,
         };
-        let mut at = 0;
-        while let Some(&byte) = text.get(at) {
-            let class = self.class(byte);
-            let may_begin = class & SIGN != 0 || class & START != 0 && self.may_start(text, at);
-            if may_begin && let Some(end) = pass.look(at, class) {
-                at = end;
-                continue;
-            }
-            at += 1;
-            if class & WORD != 0 {
-                let rest = text[at..].iter();
-                at += rest
-                    .take_while(|byte| self.class(**byte) & WORD != 0)
-                    .count();
+        // Behind what was found last.
+        let mut floor = 0;
+        for mut at in Candidates::new(text, &self.beginnings) {
+            while at >= floor
+                && let Some(end) = pass.look(at)
+            {
+                floor = end;
+                // What ends within a word may be followed by something at once.
+                if is_word(text, end - 1) && is_word(text, end) {
+                    at = end;
+                }
             }
         }
-    }
-
-    #[inline]
-    fn class(&self, byte: u8) -> u8 {
-        self.classes[usize::from(byte)]
-    }
-
-    /// Whether something may begin at a letter or digit, the first byte of a word.
-    #[inline]
-    fn may_start(&self, text: &[u8], at: usize) -> bool {
-        let byte = text[at];
-        let Some(pairs) = self.pairs.get(usize::from(byte)) else {
-            return false;
-        };
-        let Some(second) = text.get(at + 1).filter(|byte| byte.is_ascii()) else {
-            return byte.is_ascii_digit();
-        };
-        byte.is_ascii_digit()
-            || pairs >> second & 1 != 0
-            || text.get(at + 2).is_some_and(u8::is_ascii_digit)
     }
 }
 
 impl Pass<'_> {
-    /// Looks for a secret at or around a byte of this class. Where it ends.
-    fn look(&mut self, at: usize, class: u8) -> Option<usize> {
-        match class & START != 0 {
+    /// Looks for a secret at or around a byte. Where it ends.
+    #[inline(never)]
+    fn look(&mut self, at: usize) -> Option<usize> {
+        match is_word(self.text, at) {
             true => self.start(at),
             false => self.sign(at),
         }
@@ -244,8 +194,7 @@ impl Pass<'_> {
             return self.number(at);
         }
         let second = *self.text.get(at + 1).filter(|byte| byte.is_ascii())?;
-        let pairs = *self.finder.pairs.get(usize::from(byte))?;
-        if pairs >> second & 1 != 0
+        if self.finder.beginnings.has(byte, second)
             && let Some(end) = self.word(at, [byte, second])
         {
             return Some(end);
@@ -302,7 +251,10 @@ impl Pass<'_> {
         match text[at] {
             b'@' => self.email(at..at + 1),
             b':' => self.colon(at),
-            b'=' => self.push(tokens::azure_key(text, at)?, Preset::Azure),
+            b'=' => {
+                let key = self.has(Preset::Azure).then(|| tokens::azure_key(text, at));
+                self.push(key.flatten()?, Preset::Azure)
+            }
             b'%' => self.percent(at),
             b'\\' if text.get(at + 1) == Some(&b'u') => self.start(at + 6),
             b'\\' => self.start(at + 2),
@@ -373,6 +325,12 @@ impl Pass<'_> {
         let numbers = rest.iter().take(BYTES_MAX).take_while(is_number).count();
         (rest.get(numbers) == Some(&b'm')).then(|| self.start(at + 3 + numbers))?
     }
+}
+
+/// Whether a byte belongs to a word.
+#[inline]
+fn is_word(text: &[u8], at: usize) -> bool {
+    text.get(at).is_some_and(u8::is_ascii_alphanumeric)
 }
 
 /// Sorts what was found and joins what overlaps. What begins first counts, of two that begin together the longer one.

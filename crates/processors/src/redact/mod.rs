@@ -1,6 +1,7 @@
 //! `redact`: masks secrets in texts.
 
 mod addresses;
+mod candidates;
 mod disguise;
 mod finder;
 mod numbers;

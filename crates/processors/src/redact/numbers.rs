@@ -20,7 +20,15 @@ const IBAN_DIGITS_MIN: usize = 8;
 
 /// Where the card number that begins at `start` ends: the longest one. A digit is at `start`.
 pub(super) fn card(text: &[u8], start: usize) -> Option<usize> {
-    if is_fraction(text, start) {
+    // Most numbers of four digits or more are told from cards by one byte further on.
+    let may_be_one = match text.get(start + 4)? {
+        b'0'..=b'9' => {
+            let last = text.get(start + CARD_DIGITS_MIN - 1);
+            last.is_some_and(u8::is_ascii_digit)
+        }
+        byte => may_separate(*byte),
+    };
+    if !may_be_one || is_fraction(text, start) {
         return None;
     }
     let mut digits = [0; CARD_DIGITS_MAX];
@@ -177,14 +185,16 @@ fn separator(text: &[u8], at: usize) -> usize {
         "\u{2013}".as_bytes(),
     ];
     let rest = text.get(at..).unwrap_or_default();
-    if !matches!(
-        rest.first(),
-        Some(b' ' | b'-' | b'.' | b'+' | b'_' | b'%' | 0x80..)
-    ) {
+    if !rest.first().is_some_and(|byte| may_separate(*byte)) {
         return 0;
     }
     let found = SEPARATORS.into_iter().find(|text| rest.starts_with(text));
     found.map_or(0, <[u8]>::len)
+}
+
+/// Whether what stands between two groups of digits may begin with a byte.
+fn may_separate(byte: u8) -> bool {
+    matches!(byte, b' ' | b'-' | b'.' | b'+' | b'_' | b'%' | 0x80..)
 }
 
 /// Whether digits are a card number by their beginning, their length and the check digit.

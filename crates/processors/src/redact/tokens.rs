@@ -277,12 +277,17 @@ pub(super) fn private_key(text: &[u8], start: usize) -> Option<Range<usize>> {
 
 /// The secret key or session token of AWS whose name begins at `start`: `aws_secret_access_key = …`, `"SecretAccessKey": "…"`.
 pub(super) fn aws_secret(text: &[u8], start: usize) -> Option<Range<usize>> {
+    /// `secret` and `key`.
+    const NAME_BYTES_MIN: usize = 9;
     const NAME_BYTES_MAX: usize = 40;
     const KEY_BYTES: usize = 40;
     const TOKEN_BYTES_MIN: usize = 100;
     let rest = &text[start..];
     let is_name = |byte: &&u8| byte.is_ascii_alphabetic() || b"_-.".contains(byte);
     let len = rest.iter().take(NAME_BYTES_MAX).take_while(is_name).count();
+    if len < NAME_BYTES_MIN {
+        return None;
+    }
     let mut name = [0; NAME_BYTES_MAX];
     name[..len].copy_from_slice(&rest[..len]);
     name.make_ascii_lowercase();
