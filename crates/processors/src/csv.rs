@@ -335,25 +335,12 @@ impl Plan {
                 return;
             }
             let values = &mut columns[index];
-            let value = match field.quoting {
-                Quoting::Plain | Quoting::Quoted => part(span, field.start, field.end),
-                Quoting::Mixed => values.append(|out| {
-                    self.parser.unquote(&text[field.start..field.end], out);
-                }),
-            };
-            let Some(kind) = column.kind else {
-                // Not through the variable: the compiler would copy the cell in parts that the processor has to wait for.
-                return values.set(row, Cell::Text(value));
-            };
-            if field.start == field.end {
-                return values.set(row, Cell::Null);
+            // On its own: where this is one way of several to a cell, the compiler copies it in parts that the processor has to wait for.
+            if field.quoting != Quoting::Mixed && column.kind.is_none() {
+                return values.set(row, Cell::Text(part(span, field.start, field.end)));
             }
-            let text = self.value(text, field);
-            let cell = kind.convert(&text, value).unwrap_or_else(|| {
-                problem.get_or_insert_with(|| column.unconverted(&text, kind));
-                Cell::Keep
-            });
-            values.set(row, cell);
+            let refused = self.put_value(row, span, text, field, column, values);
+            problem = problem.take().or(refused);
         })?;
         let wanted = self.columns.len();
         match problem {
@@ -361,6 +348,36 @@ impl Plan {
             None if count != wanted && self.is_strict => Err(Problem::Count { count, wanted }),
             None => Ok(()),
         }
+    }
+
+    /// Sets a row to a value that has quotes in its text or a type. Why it cannot have the type.
+    #[inline(never)]
+    fn put_value(
+        &self,
+        row: usize,
+        span: Span,
+        text: &[u8],
+        field: RowField,
+        column: &Column,
+        values: &mut ColumnBuilder,
+    ) -> Option<Problem> {
+        let span = match field.quoting {
+            Quoting::Plain | Quoting::Quoted => part(span, field.start, field.end),
+            Quoting::Mixed => values.append(|out| {
+                self.parser.unquote(&text[field.start..field.end], out);
+            }),
+        };
+        let Some(kind) = column.kind else {
+            values.set(row, Cell::Text(span));
+            return None;
+        };
+        let text = self.value(text, field);
+        let cell = match field.start == field.end {
+            true => Some(Cell::Null),
+            false => kind.convert(&text, span),
+        };
+        values.set(row, cell.unwrap_or(Cell::Keep));
+        cell.is_none().then(|| column.unconverted(&text, kind))
     }
 
     /// The text of a value.
