@@ -95,8 +95,8 @@ pub(crate) struct DocumentPath {
 
 impl DocumentPath {
     pub fn new(keys: Vec<Box<str>>) -> Self {
-        let noted = |key: &Box<str>| NotedKey::new(spelled(key).into_owned());
-        let spelled = keys.iter().map(noted).collect();
+        let spelled = keys.iter().map(|key| spelled(key).into_owned());
+        let spelled = spelled.map(NotedKey::new).collect();
         Self {
             keys,
             spelled,
