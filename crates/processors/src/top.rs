@@ -67,7 +67,7 @@ struct Config {
     every: Option<Positive<Period>>,
     /// How long after its end a stretch of time is open for late events, as in `summarize`.
     lateness: Option<Period>,
-    /// The field with the time of an event; `@metadata.timestamp` is the time at which it was received.
+    /// The field with the time of an event, for `every`; `@metadata.timestamp` is the time at which it was received.
     #[serde(default = "default_time")]
     time: String,
     /// How many values are remembered in all stretches of time together, from 1 to 1G.

@@ -241,7 +241,7 @@ impl OpenGroups {
     pub fn restore(saved: &[u8], fields: usize) -> Result<Self, String> {
         let mut saved = SavedBytes(saved);
         if saved.number() != Some(VERSION) {
-            return Err("it was kept by a later version of Millpond".to_owned());
+            return Err("it was kept by another version of Millpond".to_owned());
         }
         read_groups(&mut saved, fields).ok_or_else(|| SENSELESS.to_owned())
     }

@@ -110,7 +110,7 @@ pub(crate) fn saved_parts<const HEAD: usize, const EACH: usize>(
         return Err("what was kept is too short".to_owned());
     };
     if *found != version.to_le_bytes() {
-        return Err("it was kept by a later version of Millpond".to_owned());
+        return Err("it was kept by another version of Millpond".to_owned());
     }
     let parts = numbers.split_first_chunk::<HEAD>();
     let (head, keys) = parts.ok_or("what was kept is too short")?;

@@ -268,7 +268,7 @@ impl Processor for Sort {
     fn restore(&mut self, saved: &[u8]) -> Result<(), String> {
         let mut saved = SavedBytes(saved);
         if saved.number() != Some(VERSION) {
-            return Err("it was kept by a later version of Millpond".to_owned());
+            return Err("it was kept by another version of Millpond".to_owned());
         }
         let mut events = Vec::new();
         while !saved.0.is_empty() {

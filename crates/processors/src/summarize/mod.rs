@@ -95,7 +95,7 @@ pub(crate) struct Config {
     pub(crate) every: Option<Positive<Period>>,
     /// How long after its end a window is open for late events. Default: 1m in a service, and until the end of the run where the pipeline ends with its inputs.
     pub(crate) lateness: Option<Period>,
-    /// The field with the time of an event; `@metadata.timestamp` is the time at which it was received.
+    /// The field with the time of an event, for `every`; `@metadata.timestamp` is the time at which it was received.
     #[serde(default = "default_time")]
     pub(crate) time: String,
     /// How many groups are remembered in all windows together, from 1 to 1G.
@@ -247,7 +247,9 @@ impl Processor for Summarize {
         let times = self.time.as_ref();
         let times = times.map(|path| EventTimes::in_field(batch, path));
         let received = batch.received();
+        let mut last = None;
         for row in rows.iter() {
+            last = Some(row);
             let time = times.as_ref().map_or(0, |times| times.nanos(row));
             write_values(keys, row, &mut self.key);
             let first = || batch.origin().hash(row);
@@ -266,6 +268,9 @@ impl Processor for Summarize {
                 self.counts.no_numbers += u64::from(!is_used);
             }
             self.windows.reach(time, received);
+        }
+        if let Some(last) = last.filter(|_| self.time.is_none()) {
+            self.windows.extend(rows.count(), batch.origin().hash(last));
         }
         batch.drop_rows(rows, &self.reason);
         for window in self.windows.take_closed() {
@@ -353,7 +358,12 @@ impl Summarize {
         let mut builder =
             BatchBuilder::new(Encoding::Json, behind.host(), behind.received(), false);
         builder.reserve(rows.len());
-        let operator = format!("{} {:016x}", self.operator, window.first);
+        let mut operator = format!("{} {:016x}", self.operator, window.first);
+        if self.time.is_none() {
+            // Another selection of events is another result.
+            let (events, last) = window.extent;
+            operator += &format!(" {events} {last:016x}");
+        }
         let id = fnv128(operator.as_bytes());
         let operator = batch::Window::operator(&operator);
         builder.stream(&Arc::new(Stream::new(id, Source::Generated)));

@@ -253,3 +253,39 @@ fn numbers_in_texts_may_have_blanks_and_too_large_sums_are_null() {
     let large = sums([r#"{"n":1e308}"#, r#"{"n":1e308}"#]);
     assert_eq!(large, [r#"{"n_sum":null,"n_avg":null}"#]);
 }
+
+#[test]
+fn results_without_windows_have_ids_of_their_events() {
+    let ids_of = |lines: &[String], size: usize, saved_at: usize| -> Vec<String> {
+        let build = || build_yaml(&SPEC, "{ functions: ['count()'], by: [k] }").expect("right");
+        let mut processor = build();
+        for (index, lines) in lines.chunks(size).enumerate() {
+            if index == saved_at {
+                let saved = processor.save();
+                processor = build();
+                processor.restore(&saved).expect("it was saved");
+            }
+            let mut batch = batch_of(lines.iter().map(String::as_str));
+            process(processor.as_mut(), &mut batch);
+        }
+        processor.end(&last());
+        let derived = processor.take_derived();
+        let ids = |batch: &Batch| -> Vec<String> {
+            let rows = 0..batch.len();
+            rows.map(|row| batch.origin().shown_id(row)).collect()
+        };
+        derived.iter().flat_map(ids).collect()
+    };
+    let lines = lines(200);
+    let ids = ids_of(&lines, 200, 1);
+    assert!(ids.len() > 40, "{ids:?}");
+    assert_eq!(ids_of(&lines, 200, 1), ids);
+    let parts = ids_of(&lines, 100, 9);
+    assert_eq!(
+        ids_of(&lines, 100, 1),
+        parts,
+        "saved and restored in between"
+    );
+    let fewer = ids_of(&lines[..199], 199, 1);
+    assert!(fewer.iter().all(|id| !ids.contains(id)), "{fewer:?}");
+}

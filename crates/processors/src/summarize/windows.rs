@@ -59,6 +59,8 @@ pub(super) struct Window {
     pub start: i64,
     /// A number made of the id of its first event.
     pub first: u64,
+    /// How many events it has, and a number made of the id of the last one; where there is a single window.
+    pub extent: (u64, u64),
     table: SlotTable,
     groups: Vec<Group>,
     /// The values of all keys, one after the other.
@@ -74,6 +76,7 @@ impl Window {
         Self {
             start,
             first,
+            extent: (0, 0),
             table: SlotTable::small(),
             groups: Vec::new(),
             keys: Vec::new(),
@@ -193,6 +196,13 @@ impl Windows {
         Some((&mut window.works[place * tasks..], false))
     }
 
+    /// The only window got so many events, of which the last one's id makes this number.
+    pub fn extend(&mut self, events: usize, last: u64) {
+        if let Some(window) = self.open.last_mut() {
+            window.extent = (window.extent.0 + events as u64, last);
+        }
+    }
+
     /// An event of this time was received then.
     #[inline]
     pub fn reach(&mut self, time: i64, received: i64) {
@@ -248,7 +258,9 @@ impl Windows {
         number(&mut out, self.open.len() as u64);
         for window in &self.open {
             number(&mut out, window.start.cast_unsigned());
-            number(&mut out, window.first);
+            for number_of in [window.first, window.extent.0, window.extent.1] {
+                number(&mut out, number_of);
+            }
             number(&mut out, window.groups.len() as u64);
             for group in &window.groups {
                 let key = &window.keys[group.key.0..group.key.1];
@@ -282,6 +294,7 @@ impl Windows {
         for _ in 0..saved.number()? {
             let start = saved.number()?.cast_signed();
             let mut window = Window::new(start, saved.number()?);
+            window.extent = (saved.number()?, saved.number()?);
             let groups = saved.number()?;
             for _ in 0..groups {
                 let key = saved.text()?;
