@@ -339,7 +339,7 @@ impl Plan {
             if field.quoting != Quoting::Mixed && column.kind.is_none() {
                 return values.set(row, Cell::Text(part(span, field.start, field.end)));
             }
-            let refused = self.put_value(row, span, text, field, column, values);
+            let refused = self.put_value(row, (span, text), field, column, values);
             problem = problem.take().or(refused);
         })?;
         let wanted = self.columns.len();
@@ -355,29 +355,28 @@ impl Plan {
     fn put_value(
         &self,
         row: usize,
-        span: Span,
-        text: &[u8],
+        (span, text): (Span, &[u8]),
         field: RowField,
         column: &Column,
         values: &mut ColumnBuilder,
     ) -> Option<Problem> {
-        let span = match field.quoting {
+        let place = match field.quoting {
             Quoting::Plain | Quoting::Quoted => part(span, field.start, field.end),
             Quoting::Mixed => values.append(|out| {
                 self.parser.unquote(&text[field.start..field.end], out);
             }),
         };
         let Some(kind) = column.kind else {
-            values.set(row, Cell::Text(span));
+            values.set(row, Cell::Text(place));
             return None;
         };
-        let text = self.value(text, field);
+        let value = self.value(text, field);
         let cell = match field.start == field.end {
             true => Some(Cell::Null),
-            false => kind.convert(&text, span),
+            false => kind.convert(&value, place),
         };
         values.set(row, cell.unwrap_or(Cell::Keep));
-        cell.is_none().then(|| column.unconverted(&text, kind))
+        cell.is_none().then(|| column.unconverted(&value, kind))
     }
 
     /// The text of a value.

@@ -26,7 +26,7 @@ pub fn has_escape(body: &[u8]) -> bool {
     memchr::memchr(b'\\', body).is_some()
 }
 
-/// The same of a body that lies in `text`, of which more may be read than the body.
+/// Whether the body of a JSON string that lies in `text` holds an escape sequence. What stands around it is read, too.
 #[inline]
 pub(crate) fn has_escape_at(text: &[u8], start: usize, len: usize) -> bool {
     if len > WIDTH {

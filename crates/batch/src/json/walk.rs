@@ -308,17 +308,18 @@ fn first_member(
 
 /// A key as [`super::write_string_body`] writes it, to be compared with many.
 pub(crate) struct NotedKey {
-    text: Vec<u8>,
-    /// Its first bytes with the quote behind it.
+    /// With the quote behind it.
+    quoted: Vec<u8>,
+    /// The first bytes of this.
     head: Lanes,
-    /// Which of these bytes count; none if there are more.
+    /// A bit for each of its bytes; 0 if it does not fit in the head.
     mask: u32,
 }
 
 impl NotedKey {
-    pub fn new(text: Vec<u8>) -> Self {
-        let mut quoted = text.clone();
-        quoted.push(b'"');
+    pub fn new(mut key: Vec<u8>) -> Self {
+        key.push(b'"');
+        let quoted = key;
         let mask = match quoted.len() <= WIDTH {
             true => u32::MAX >> (u32::BITS as usize - quoted.len()),
             false => 0,
@@ -326,13 +327,13 @@ impl NotedKey {
         Self {
             head: Lanes::load(&quoted, 0),
             mask,
-            text,
+            quoted,
         }
     }
 
     /// The key's bytes.
     pub fn text(&self) -> &[u8] {
-        &self.text
+        &self.quoted[..self.quoted.len() - 1]
     }
 
     /// Whether it is what stands from `start` to the next quote.
@@ -341,8 +342,7 @@ impl NotedKey {
         if self.mask != 0 {
             return Lanes::load(object, start).equal_to(self.head) & self.mask == self.mask;
         }
-        let end = start + self.text.len();
-        byte_at(object, end) == b'"' && object.get(start..end) == Some(&self.text)
+        object.get(start..start + self.quoted.len()) == Some(&self.quoted)
     }
 }
 
@@ -359,11 +359,8 @@ pub(crate) fn find_noted(
     if !places.get(*guess).is_some_and(is_key) {
         *guess = places.iter().position(is_key)?;
     }
-    let colon = skip_whitespace(object, usize::from(places[*guess]) + key.text.len() + 2);
-    let value = skip_whitespace(object, colon + 1);
-    let next = places.get(*guess + 1).map(|place| usize::from(*place));
-    let value_end = end_before(object, value, next);
-    (value < value_end).then_some(value..value_end)
+    let key_end = usize::from(places[*guess]) + 1 + key.quoted.len();
+    value_behind(object, key_end, places.get(*guess + 1))
 }
 
 /// As [`members`], of an object whose members have their keys at the places `places`, opening quotes included, without a look at most values.
@@ -376,16 +373,19 @@ pub(crate) fn members_noted<'a>(
         let start = usize::from(*place);
         let key_end = skip_string(object, start + 1);
         let key = object.get(start + 1..key_end - 1)?;
-        let colon = skip_whitespace(object, key_end);
-        let value = skip_whitespace(object, colon + 1);
-        let next = places.get(index + 1).map(|place| usize::from(*place));
-        let end = end_before(object, value, next);
-        (value < end).then_some(Member {
-            key,
-            start,
-            value: value..end,
-        })
+        let value = value_behind(object, key_end, places.get(index + 1))?;
+        Some(Member { key, start, value })
     })
+}
+
+/// The value of the member whose key, quotes included, ends at `key_end`. `next` is where the next key opens.
+#[inline]
+fn value_behind(object: &[u8], key_end: usize, next: Option<&u16>) -> Option<Range<usize>> {
+    let colon = skip_whitespace(object, key_end);
+    let value = skip_whitespace(object, colon + 1);
+    let end = end_before(object, value, next.map(|place| usize::from(*place)));
+    debug_assert!(value < end, "places belong to their document");
+    (value < end).then_some(value..end)
 }
 
 /// Where the value that begins at `pos` ends, given where the next member or element of its container begins, which is all of `text`.

@@ -76,16 +76,28 @@ fn domain(text: &[u8], start: usize) -> Option<usize> {
     }
 }
 
-/// The IPv6 address whose first colon lies at `colon`, and where the hexadecimal digits and colons around it end.
-pub(super) fn ipv6(text: &[u8], colon: usize) -> (Option<Range<usize>>, usize) {
-    let is_part = |at: usize| match text.get(at) {
+/// Whether the digits, colons and points right before the end of a range have a colon among them: then what is there belongs to that one, be it an
+/// IPv6 address or not.
+pub(super) fn has_colon_before(text: &[u8], range: Range<usize>) -> bool {
+    let is_part = |at: &usize| is_ipv6_part(text, *at);
+    let others = range.rev().take_while(is_part);
+    others.map(|at| text[at]).any(|byte| byte == b':')
+}
+
+/// Whether a byte may belong to an IPv6 address.
+fn is_ipv6_part(text: &[u8], at: usize) -> bool {
+    match text.get(at) {
         Some(b':') => true,
         Some(b'.') => text.get(at + 1).is_some_and(u8::is_ascii_digit),
         byte => byte.is_some_and(u8::is_ascii_hexdigit),
-    };
+    }
+}
+
+/// The IPv6 address whose first colon lies at `colon`, and where the hexadecimal digits and colons around it end.
+pub(super) fn ipv6(text: &[u8], colon: usize) -> (Option<Range<usize>>, usize) {
     let mut run = colon + 1;
     let (mut colons, mut is_short) = (1, false);
-    while is_part(run) {
+    while is_ipv6_part(text, run) {
         if text[run] == b':' {
             colons += 1;
             is_short |= text[run - 1] == b':';

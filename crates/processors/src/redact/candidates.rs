@@ -5,8 +5,8 @@ use wide::u8x16;
 const BLOCK: usize = 64;
 const LANES: usize = 16;
 
-/// Characters around which something may lie. The last one begins the colours of terminals.
-const SIGNS: [u8; 4] = [b'@', b'%', b'\\', 0x1b];
+/// It begins the colours of terminals.
+const ESCAPE: u8 = 0x1b;
 
 /// So many colons at least has an IPv6 address without two in a row.
 const COLONS_MIN: u32 = 6;
@@ -46,7 +46,7 @@ impl Beginnings {
     #[inline(always)]
     fn of(&self, mut letters: u64, text: &[u8], pos: usize) -> u64 {
         let mut found = 0;
-        // Without a branch for each: most are none, but nobody can tell which.
+        // Without a branch for what is found: most are none, but nobody can tell which.
         while letters != 0 {
             let place = letters.trailing_zeros();
             let at = pos + place as usize;
@@ -59,7 +59,7 @@ impl Beginnings {
 }
 
 /// The places of a text at which something may begin, ascending:
-/// * every one of [`SIGNS`], the first of two `=`, a colon with a slash behind it, and those that may belong to an IPv6 address;
+/// * `@`, `%`, `\` and [`ESCAPE`], the first of two `=`, a colon with a slash behind it, and those that may belong to an IPv6 address;
 /// * a letter at the beginning of a word with which something may begin;
 /// * a digit at the beginning of a word: the first of four, and one that is followed by a point, after two more digits at most, and by so
 ///   many digits and points that they may be an IPv4 address.
@@ -128,7 +128,7 @@ impl<'a> Candidates<'a> {
         if this == 0 {
             return 0;
         }
-        // No IPv6 address reaches further than the next block.
+        // No IPv6 address reaches further than the next block from its first colon.
         let in_a_row = this & (this >> 1 | next << 63) | next & next >> 1;
         match in_a_row == 0 && this.count_ones() + next.count_ones() < COLONS_MIN {
             true => this & (here.slashes >> 1 | self.next.slashes << 63),
@@ -165,7 +165,7 @@ struct Masks {
     equals: u64,
     /// Of both kinds.
     slashes: u64,
-    /// Those of [`SIGNS`].
+    /// `@`, `%`, `\` and [`ESCAPE`].
     signs: u64,
 }
 
@@ -203,9 +203,9 @@ impl Masks {
         self.points |= bits(is(b'.'));
         self.colons |= bits(is(b':'));
         self.equals |= bits(is(b'='));
-        let [a, b, backslash, c] = SIGNS.map(is);
-        self.slashes |= bits(is(b'/') | backslash);
-        self.signs |= bits(a | b | backslash | c);
+        let backslashes = is(b'\\');
+        self.slashes |= bits(is(b'/') | backslashes);
+        self.signs |= bits(is(b'@') | is(b'%') | backslashes | is(ESCAPE));
     }
 }
 
@@ -248,7 +248,7 @@ mod tests {
             let is_number = digits >= 4 || digits > 0 && is_address;
             let is_name = NAMES.iter().any(|name| rest.starts_with(name));
             let is_iban = is(at, u8::is_ascii_alphabetic) && is(at + 2, u8::is_ascii_digit);
-            let is_sign = SIGNS.contains(&text[at])
+            let is_sign = b"@%\\\x1b".contains(&text[at])
                 || rest.starts_with(b"==")
                 || rest.starts_with(b":/")
                 || rest.starts_with(b":\\")

@@ -252,8 +252,9 @@ impl Pass<'_> {
             b'@' => self.email(at..at + 1),
             b':' => self.colon(at),
             b'=' => {
-                let key = self.has(Preset::Azure).then(|| tokens::azure_key(text, at));
-                self.push(key.flatten()?, Preset::Azure)
+                let key = self.has(Preset::Azure);
+                let key = key.then(|| tokens::azure_key(text, at))??;
+                self.push(key, Preset::Azure)
             }
             b'%' => self.percent(at),
             b'\\' if text.get(at + 1) == Some(&b'u') => self.start(at + 6),
@@ -288,6 +289,11 @@ impl Pass<'_> {
             return self.push(password, Preset::UrlPassword);
         }
         if at < self.colons_end || !self.has(Preset::Ip) {
+            return None;
+        }
+        // What was found before ends with the last one.
+        let begin = self.found.last().map_or(0, |last| last.end);
+        if addresses::has_colon_before(self.text, begin..at) {
             return None;
         }
         let (address, end) = addresses::ipv6(self.text, at);
@@ -343,4 +349,114 @@ fn join(found: &mut Vec<SecretMatch>) {
         }
         overlaps
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    impl SecretFinder {
+        /// As [`SecretFinder::find`], with a look at every sign and at the beginning of every word.
+        fn find_slowly(&self, text: &[u8], found: &mut Vec<SecretMatch>) {
+            let mut pass = Pass {
+                finder: self,
+                text,
+                found,
+                colons_end: 0,
+                jwt_end: 0,
+            };
+            let mut at = 0;
+            while at < text.len() {
+                let is_word = is_word(text, at);
+                let may_begin = is_word || b"@:=%\\\x1b".contains(&text[at]);
+                if may_begin && let Some(end) = pass.look(at) {
+                    at = end;
+                    continue;
+                }
+                at += 1;
+                while is_word && super::is_word(text, at) {
+                    at += 1;
+                }
+            }
+            if pass.found.len() > 1 {
+                join(pass.found);
+            }
+        }
+    }
+
+    const PIECES: [&str; 40] = [
+        "4111111111111111",
+        "4111 1111 1111 1111",
+        "1.1.1.1",
+        "192.168.0.12",
+        "::1",
+        "2001:db8::8a2e:370:7334",
+        "1:2:3:4:5:6:7:8",
+        "12:34:56",
+        "sha256:",
+        "abababababababab",
+        "a@b.co",
+        "joe%40example.com",
+        "joe@example.com",
+        "DE89370400440532013000",
+        "ghp_a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1",
+        "AKIAIOSFODNN7EXAMPLE",
+        "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.abcDEF_-123456",
+        "aws_secret_access_key=wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
+        "https://u:p4ss@h.example/x",
+        "-----BEGIN RSA PRIVATE KEY-----",
+        "%20",
+        "\\n",
+        "\\u0022",
+        "\u{1b}[31m",
+        "%B",
+        "==",
+        "=",
+        ":",
+        ".",
+        "-",
+        "_",
+        " ",
+        "/",
+        "é",
+        "x",
+        "7",
+        "2026",
+        "5.0",
+        "secret",
+        "GET ",
+    ];
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(3000))]
+
+        #[test]
+        fn a_look_at_every_byte_finds_the_same(pieces in prop::collection::vec(0..PIECES.len(), 0..24)) {
+            let text: String = pieces.into_iter().map(|piece| PIECES[piece]).collect();
+            let finder = SecretFinder::new(PresetSet::from_iter([Preset::All]), Vec::new());
+            let (mut found, mut slowly) = (Vec::new(), Vec::new());
+            finder.find(text.as_bytes(), &mut found);
+            finder.find_slowly(text.as_bytes(), &mut slowly);
+            let spans = |found: &[SecretMatch]| -> Vec<_> {
+                found.iter().map(|one| (one.start, one.end, one.preset)).collect()
+            };
+            prop_assert_eq!(spans(&found), spans(&slowly), "{}", text);
+        }
+    }
+
+    #[test]
+    fn what_follows_the_first_colon_of_a_run_is_no_address_wherever_it_stands() {
+        let finder = SecretFinder::new(PresetSet::from_iter([Preset::All]), Vec::new());
+        for pad in 0..140 {
+            let text = format!(
+                "{}sha256:{}:1:2:3:4:5:6:7:8",
+                ".".repeat(pad),
+                "ab".repeat(32)
+            );
+            let mut found = Vec::new();
+            finder.find(text.as_bytes(), &mut found);
+            assert!(found.is_empty(), "{text}");
+        }
+    }
 }
