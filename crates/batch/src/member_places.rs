@@ -2,6 +2,7 @@
 //!
 //! The validator passes all of them. Once fields of such documents are read, it notes their places on the way. A field is then found by a look
 //! at the places of the members, mostly at one of them: documents that follow each other tend to have their members in the same order.
+//! A document that was edited is written by them, without a look at the values that are copied.
 //!
 //! A place takes two bytes, and each document four for its members, and four for elements if it has any. Documents that are too long for such
 //! places or have very many members have none, nor do those that were rewritten or lay in a queue on disk: they are searched.

@@ -175,6 +175,7 @@ impl Masks {
     fn load(text: &[u8], pos: usize) -> Self {
         let rest = &text[pos..];
         let mut masks = Self::default();
+        // Most blocks are whole; the same loop over a length that is known is unrolled.
         if let Some(block) = rest.first_chunk::<BLOCK>() {
             let (parts, _) = block.as_chunks::<LANES>();
             for (part, bytes) in parts.iter().enumerate() {
