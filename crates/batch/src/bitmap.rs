@@ -126,22 +126,31 @@ impl Bitmap {
 
     /// The rows in the set, ascending.
     pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
-        self.words
-            .iter()
-            .enumerate()
-            .flat_map(|(index, &word)| Bits {
-                word,
-                base: index * 64,
-            })
+        self.blocks().flatten()
+    }
+
+    /// The same, up to 64 of them at a time.
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = Block> + '_ {
+        self.words.iter().enumerate().map(|(index, &word)| Block {
+            word,
+            base: index * Block::ROWS,
+        })
     }
 }
 
-struct Bits {
+/// Those of 64 rows that are in a set, ascending.
+#[derive(Clone)]
+pub(crate) struct Block {
     word: u64,
     base: usize,
 }
 
-impl Iterator for Bits {
+impl Block {
+    /// How many rows it is about.
+    pub const ROWS: usize = 64;
+}
+
+impl Iterator for Block {
     type Item = usize;
 
     #[inline]

@@ -8,6 +8,7 @@ use std::ops::Range;
 use crate::cell::{Cell, Span, Value};
 use crate::column::Column;
 use crate::json::{NotedKey, SharedNesting};
+use crate::member_places::MemberPlaces;
 use crate::tree::Node;
 use crate::{json, msgpack};
 
@@ -111,6 +112,28 @@ impl DocumentPath {
     /// Whether more than the document counts on the way of a row; `nodes` are the edits along the path.
     pub fn is_written_over(&self, nodes: &[&Node], row: usize) -> bool {
         self.keys.is_empty() || nodes[1..].iter().any(|node| node.cell(row) != Cell::Keep)
+    }
+
+    /// Where the member with the first key probably is in a row's document, up to the next one.
+    #[inline]
+    pub fn likely_member(
+        &self,
+        documents: &Column,
+        places: &MemberPlaces,
+        row: usize,
+    ) -> Option<Span> {
+        let Cell::Json(document) = documents.cell(row) else {
+            return None;
+        };
+        let places = places.of(row);
+        let start = u32::from(*places.get(self.member)?);
+        let next = places.get(self.member + 1);
+        let end = next.map_or(document.len, |next| u32::from(*next));
+        Some(Span {
+            start: document.start + start,
+            len: end - start,
+            ..document
+        })
     }
 
     /// The value in a row's document. `shared` is for other paths through the same document.

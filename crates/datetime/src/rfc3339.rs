@@ -88,26 +88,63 @@ fn triple(text: &mut [u8; 30], at: usize, number: u32) {
 /// a slower reader.
 #[inline]
 pub fn read_rfc3339(text: &[u8]) -> Option<i64> {
-    let (date_and_time, rest) = text.split_first_chunk::<19>()?;
-    let (fraction, offset) = split_zone(rest)?;
-    for (at, byte) in [(4, b'-'), (7, b'-'), (10, b'T'), (13, b':'), (16, b':')] {
-        if date_and_time[at] != byte {
+    TimeReader::default().read(text)
+}
+
+/// Reads times as [`read_rfc3339`] does. A time in the same minute as the one before, as in most logs, costs less.
+#[derive(Clone, Copy, Debug)]
+pub struct TimeReader {
+    /// The last date, hour and minute.
+    minute: [u8; 16],
+    /// Its seconds since 1970, in UTC.
+    seconds: i64,
+}
+
+impl Default for TimeReader {
+    fn default() -> Self {
+        Self {
+            minute: *b"1970-01-01T00:00",
+            seconds: 0,
+        }
+    }
+}
+
+impl TimeReader {
+    /// Reads a time.
+    #[inline]
+    pub fn read(&mut self, text: &[u8]) -> Option<i64> {
+        let (minute, rest) = text.split_first_chunk()?;
+        let (second, rest) = rest.split_first_chunk::<3>()?;
+        let (fraction, offset) = split_zone(rest)?;
+        if *minute != self.minute {
+            self.seconds = seconds_of(minute)?;
+            self.minute = *minute;
+        }
+        let of_minute = two_digits(second, 1)?;
+        if second[0] != b':' || of_minute > 59 {
+            return None;
+        }
+        let seconds = self.seconds + i64::from(of_minute) - offset;
+        Some(seconds * NANOS_PER_SECOND + nanos_of(fraction)?)
+    }
+}
+
+/// The seconds since 1970 of a minute, in UTC.
+fn seconds_of(minute: &[u8; 16]) -> Option<i64> {
+    for (at, byte) in [(4, b'-'), (7, b'-'), (10, b'T'), (13, b':')] {
+        if minute[at] != byte {
             return None;
         }
     }
-    let number = |at: usize| two_digits(date_and_time, at).map(i32::cast_unsigned);
+    let number = |at: usize| two_digits(minute, at).map(i32::cast_unsigned);
     let year = i64::from(number(0)? * 100 + number(2)?);
     let (month, day) = (number(5)?, number(8)?);
-    let (hour, minute, second) = (number(11)?, number(14)?, number(17)?);
+    let (hour, minute) = (number(11)?, number(14)?);
     let is_date = (1678..2262).contains(&year)
         && (1..=12).contains(&month)
         && (1..=days_in_month(year, month)).contains(&day);
-    if !is_date || hour > 23 || minute > 59 || second > 59 {
-        return None;
-    }
-    let seconds =
-        days_from_civil(year, month, day) * DAY + i64::from(hour * 3600 + minute * 60 + second);
-    Some((seconds - offset) * NANOS_PER_SECOND + nanos_of(fraction)?)
+    let seconds = i64::from(hour * 3600 + minute * 60);
+    (is_date && hour < 24 && minute < 60).then(|| days_from_civil(year, month, day) * DAY + seconds)
 }
 
 /// What stands before the zone, and the zone's offset in seconds.
@@ -205,6 +242,8 @@ mod tests {
             read_rfc3339(b"2024-02-29T12:34:56.5Z"),
             Some(1_709_210_096_500_000_000)
         );
+        let no_minute = [&[0; 16][..], b":00Z"].concat();
+        assert_eq!(read_rfc3339(&no_minute), None);
     }
 
     proptest! {
@@ -225,6 +264,19 @@ mod tests {
             let is_usual = zone.starts_with(['+', '-']) && zone.len() > 4 && is_less_than_a_day;
             if is_usual && parsed.is_some() {
                 prop_assert!(read_rfc3339(text.as_bytes()).is_some(), "{}", text);
+            }
+        }
+
+        #[test]
+        fn a_time_is_the_same_behind_any_other(
+            texts in prop::collection::vec(
+                "(1970-01-01|2024-02-(29|30))T(00|12):(00|59|6[0-9])(:[0-9]{2}|.{0,3})(\\.[0-9]{0,7})?(Z|[+-]0[0-9]:?00)?",
+                1..20,
+            ),
+        ) {
+            let mut reader = TimeReader::default();
+            for text in texts {
+                prop_assert_eq!(reader.read(text.as_bytes()), read_rfc3339(text.as_bytes()), "{}", text);
             }
         }
 

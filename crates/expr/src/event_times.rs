@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use batch::{Batch, Cell, Column, FieldPath};
+use datetime::rfc3339::TimeReader;
 
-use crate::time::parse_time;
+use crate::time::parse_next_time;
 
 /// When the events of a batch happened: their `@timestamp`; where that is absent or no RFC 3339 time, the time at which they
 /// were received.
@@ -12,6 +13,7 @@ use crate::time::parse_time;
 pub struct EventTimes {
     column: Arc<Column>,
     received: i64,
+    reader: std::cell::Cell<TimeReader>,
 }
 
 impl EventTimes {
@@ -25,6 +27,7 @@ impl EventTimes {
         Self {
             column: batch.column(path),
             received: batch.received(),
+            reader: TimeReader::default().into(),
         }
     }
 
@@ -38,7 +41,12 @@ impl EventTimes {
     pub fn own_nanos(&self, row: usize) -> Option<i64> {
         match self.column.cell(row) {
             Cell::Time(nanos) => Some(nanos),
-            Cell::Text(span) => parse_time(self.column.bytes(span)),
+            Cell::Text(span) => {
+                let mut reader = self.reader.get();
+                let nanos = parse_next_time(self.column.bytes(span), &mut reader);
+                self.reader.set(reader);
+                nanos
+            }
             _ => None,
         }
     }

@@ -11,7 +11,7 @@ mod tests;
 use std::sync::Arc;
 
 use batch::{Batch, Bitmap, Column, Encoding, Failures, FieldPath, FieldRead};
-use batch::{FieldsWriter, Json, JsonWriter};
+use batch::{FieldsWriter, Json, JsonWriter, Value};
 use component::{Build, BuildContext, Example, Order, Processor, Spec, parse};
 use config::{ConfigError, Count, Node, Period, Positional, Positive};
 use expr::EventTimes;
@@ -23,7 +23,7 @@ use crate::remembered::{
     Fingerprint, PREPARED_KEYS, TIME, default_max_keys, default_time, max_keys, reads, write_values,
 };
 use crate::setting_words::refuse_words;
-use recent::RecentKeys;
+use recent::{Compared, RecentKeys};
 
 /// The processor's description.
 pub const SPEC: Spec = Spec {
@@ -219,19 +219,26 @@ impl Processor for Dedupe {
     }
 }
 
-/// What is compared of an event.
-enum Compared<'a> {
-    /// The document as it was read.
+/// Where that stands which is compared of an event.
+enum Place<'a> {
+    /// It was read: the text of the only field.
+    Text(&'a [u8]),
+    /// It was read: a document.
     Document(&'a [u8]),
-    /// What was written for it.
+    /// It was written: a time that is the only field, as text.
+    WrittenText,
+    /// It was written.
     Written,
 }
 
-impl<'a> Compared<'a> {
-    fn bytes(self, written: &'a [u8]) -> &'a [u8] {
+impl<'a> Place<'a> {
+    #[inline]
+    fn compared(self, written: &'a [u8]) -> Compared<'a> {
         match self {
-            Self::Document(document) => document,
-            Self::Written => written,
+            Self::Text(text) => Compared::Text(text),
+            Self::Document(document) => Compared::Written(document),
+            Self::WrittenText => Compared::Text(written),
+            Self::Written => Compared::Written(written),
         }
     }
 }
@@ -239,9 +246,20 @@ impl<'a> Compared<'a> {
 impl Dedupe {
     /// Makes the keys of rows from the values of some fields.
     fn take_values(&mut self, columns: &[Arc<Column>], rows: &Bitmap) {
-        self.take(rows, |row, text| {
-            write_values(columns, row, text).then_some(Compared::Written)
-        });
+        match columns {
+            [column] => self.take(rows, |row, text| match column.value(row) {
+                Value::Text(text) => Some(Place::Text(text)),
+                value @ Value::Time(_) => {
+                    text.clear();
+                    value.write_text(text);
+                    Some(Place::WrittenText)
+                }
+                _ => write_values(columns, row, text).then_some(Place::Written),
+            }),
+            _ => self.take(rows, |row, text| {
+                write_values(columns, row, text).then_some(Place::Written)
+            }),
+        }
     }
 
     /// Makes the keys of rows from all that would be written.
@@ -252,7 +270,7 @@ impl Dedupe {
         let events = fields.is_none().then(|| JsonWriter::new(batch));
         self.take(rows, |row, text| {
             if let Some(document) = events.as_ref().and_then(|events| events.document(row)) {
-                return Some(Compared::Document(document));
+                return Some(Place::Document(document));
             }
             text.clear();
             match (&fields, &events) {
@@ -260,20 +278,20 @@ impl Dedupe {
                 (None, Some(events)) => events.write(row, text),
                 (None, None) => {}
             }
-            Some(Compared::Written)
+            Some(Place::Written)
         });
     }
 
-    /// Makes the keys of rows, two at a time, from what `compared` gives or writes; a row without has no key.
+    /// Makes the keys of rows, two at a time, from what `place` gives or writes; a row without has no key.
     fn take<'a>(
         &mut self,
         rows: &Bitmap,
-        mut compared: impl FnMut(usize, &mut Vec<u8>) -> Option<Compared<'a>>,
+        mut place: impl FnMut(usize, &mut Vec<u8>) -> Option<Place<'a>>,
     ) {
         let mut texts = std::mem::take(&mut self.texts);
-        let mut before: Option<(usize, Compared<'_>)> = None;
+        let mut before: Option<(usize, Place<'_>)> = None;
         for row in rows.iter() {
-            let Some(new) = compared(row, &mut texts[usize::from(before.is_some())]) else {
+            let Some(new) = place(row, &mut texts[usize::from(before.is_some())]) else {
                 self.without_key += 1;
                 continue;
             };
@@ -281,12 +299,12 @@ impl Dedupe {
                 before = Some((row, new));
                 continue;
             };
-            let pair = [old.bytes(&texts[0]), new.bytes(&texts[1])];
+            let pair = [old.compared(&texts[0]), new.compared(&texts[1])];
             let [one, other] = self.recent.fingerprints(pair);
             self.keys.extend([(first, one), (row, other)]);
         }
         if let Some((row, last)) = before {
-            let key = self.recent.fingerprint(last.bytes(&texts[0]));
+            let key = self.recent.fingerprint(last.compared(&texts[0]));
             self.keys.push((row, key));
         }
         self.texts = texts;

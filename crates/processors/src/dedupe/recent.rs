@@ -9,7 +9,7 @@
 use crate::remembered::{Fingerprint, Fingerprinted, SENSELESS, SipKey, SlotTable, saved_parts};
 
 /// The version of what is saved.
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 
 /// An event that was let through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,12 +24,28 @@ impl Fingerprinted for PassedKey {
     fn fingerprint(&self) -> &Fingerprint {
         &self.fingerprint
     }
+
+    #[inline]
+    fn read(&self) -> u64 {
+        self.fingerprint[0] ^ self.fingerprint[1] ^ self.time.cast_unsigned()
+    }
+}
+
+/// What of an event is compared with others.
+#[derive(Clone, Copy)]
+pub(super) enum Compared<'a> {
+    /// The text of the only field. It differs from everything written.
+    Text(&'a [u8]),
+    /// What was written, so that it is the same for the same events only.
+    Written(&'a [u8]),
 }
 
 /// What remembers events that were let through.
 #[derive(Clone, Debug)]
 pub(super) struct RecentKeys {
     secret: SipKey,
+    /// What follows from it for single texts.
+    text_secret: SipKey,
     /// At most `max_keys`. A key that was let through again has an older place too, which nothing refers to any more.
     ring: Vec<PassedKey>,
     /// The place that is taken next when the ring is full.
@@ -45,8 +61,13 @@ pub(super) struct RecentKeys {
 impl RecentKeys {
     /// Nothing is remembered yet.
     pub fn new(max_keys: usize, window: Option<u64>) -> Self {
+        Self::with_secret(SipKey::random(), max_keys, window)
+    }
+
+    fn with_secret(secret: SipKey, max_keys: usize, window: Option<u64>) -> Self {
         Self {
-            secret: SipKey::random(),
+            text_secret: secret.derived(),
+            secret,
             ring: Vec::new(),
             oldest: 0,
             max_keys,
@@ -56,16 +77,25 @@ impl RecentKeys {
         }
     }
 
-    /// What is remembered of an event with these values.
+    /// What is remembered of an event.
     #[inline]
-    pub fn fingerprint(&self, values: &[u8]) -> Fingerprint {
-        self.secret.hash(values)
+    pub fn fingerprint(&self, event: Compared<'_>) -> Fingerprint {
+        let (key, bytes) = self.keyed(event);
+        key.hash(bytes)
     }
 
     /// What is remembered of two events.
     #[inline]
-    pub fn fingerprints(&self, values: [&[u8]; 2]) -> [Fingerprint; 2] {
-        self.secret.hash_pair(values)
+    pub fn fingerprints(&self, events: [Compared<'_>; 2]) -> [Fingerprint; 2] {
+        SipKey::hash_pair(events.map(|event| self.keyed(event)))
+    }
+
+    #[inline]
+    fn keyed<'a>(&self, event: Compared<'a>) -> (&SipKey, &'a [u8]) {
+        match event {
+            Compared::Text(text) => (&self.text_secret, text),
+            Compared::Written(bytes) => (&self.secret, bytes),
+        }
     }
 
     /// Reads where the next calls of [`Self::lets_through`] are going to read, for at most [`PREPARED_KEYS`](crate::remembered::PREPARED_KEYS).
@@ -114,8 +144,8 @@ impl RecentKeys {
         if keys.len() > self.max_keys || oldest >= keys.len().max(1) {
             return Err(SENSELESS.to_owned());
         }
-        *self = Self::new(self.max_keys, self.window);
-        self.secret = SipKey::from_bytes([*first, *second]);
+        let secret = SipKey::from_bytes([*first, *second]);
+        *self = Self::with_secret(secret, self.max_keys, self.window);
         for [first, second, time] in keys {
             let fingerprint = [first, second].map(|part| u64::from_le_bytes(*part));
             let time = i64::from_le_bytes(*time);

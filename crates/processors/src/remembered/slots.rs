@@ -19,6 +19,12 @@ pub(crate) const PREPARED_KEYS: usize = 128;
 pub(crate) trait Fingerprinted {
     /// The hash of the key.
     fn fingerprint(&self) -> &Fingerprint;
+
+    /// Any number, for which all of the entry is read: it may lie in two lines of a cache.
+    #[inline]
+    fn read(&self) -> u64 {
+        self.fingerprint()[0] ^ self.fingerprint()[1]
+    }
 }
 
 /// Finds places in a list of entries by fingerprint.
@@ -73,7 +79,7 @@ impl SlotTable {
             let is_known = value != 0 && hash_of(value) == hash_of_key(fingerprint);
             let place = if is_known { place_of(value) } else { 0 };
             if let Some(entry) = entries.get(place) {
-                seen ^= entry.fingerprint()[0];
+                seen ^= entry.read();
             }
         }
         for entry in entries.iter().skip(next).take(keys.len()) {

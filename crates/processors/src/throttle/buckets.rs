@@ -45,6 +45,11 @@ impl Fingerprinted for Bucket {
     fn fingerprint(&self) -> &Fingerprint {
         &self.fingerprint
     }
+
+    #[inline]
+    fn read(&self) -> u64 {
+        self.fingerprint[0] ^ self.fingerprint[1] ^ self.owed
+    }
 }
 
 impl Bucket {
