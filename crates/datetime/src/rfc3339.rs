@@ -115,7 +115,11 @@ impl TimeReader {
     pub fn read(&mut self, text: &[u8]) -> Option<i64> {
         let (minute, rest) = text.split_first_chunk()?;
         let (second, rest) = rest.split_first_chunk::<3>()?;
-        let (fraction, offset) = split_zone(rest)?;
+        let (nanos, zone) = split_fraction(rest)?;
+        let offset = match zone {
+            b"Z" | b"+0000" | b"+00:00" => 0,
+            _ => offset(zone).filter(|(_, len)| *len == zone.len())?.0,
+        };
         if *minute != self.minute {
             self.seconds = seconds_of(minute)?;
             self.minute = *minute;
@@ -124,8 +128,8 @@ impl TimeReader {
         if second[0] != b':' || of_minute > 59 {
             return None;
         }
-        let seconds = self.seconds + i64::from(of_minute) - offset;
-        Some(seconds * NANOS_PER_SECOND + nanos_of(fraction)?)
+        let seconds = self.seconds + i64::from(of_minute) - i64::from(offset);
+        Some(seconds * NANOS_PER_SECOND + nanos)
     }
 }
 
@@ -147,35 +151,23 @@ fn seconds_of(minute: &[u8; 16]) -> Option<i64> {
     (is_date && hour < 24 && minute < 60).then(|| days_from_civil(year, month, day) * DAY + seconds)
 }
 
-/// What stands before the zone, and the zone's offset in seconds.
+/// The nanoseconds that a point and up to nine digits stand for, zero if there is no point, and what stands behind them.
 #[inline]
-fn split_zone(text: &[u8]) -> Option<(&[u8], i64)> {
-    if let Some(fraction) = text.strip_suffix(b"Z") {
-        return Some((fraction, 0));
-    }
-    let sign = text.iter().rposition(|byte| matches!(byte, b'+' | b'-'))?;
-    let (fraction, zone) = text.split_at(sign);
-    let (seconds, len) = offset(zone)?;
-    (len == zone.len()).then_some((fraction, seconds.into()))
-}
-
-/// The nanoseconds that a point and up to nine digits stand for; zero for nothing.
-#[inline]
-fn nanos_of(fraction: &[u8]) -> Option<i64> {
-    let digits = match fraction {
-        [] => return Some(0),
-        [b'.', digits @ ..] if (1..=9).contains(&digits.len()) => digits,
-        _ => return None,
+fn split_fraction(text: &[u8]) -> Option<(i64, &[u8])> {
+    let [b'.', digits @ ..] = text else {
+        return Some((0, text));
     };
-    let mut nanos = 0;
-    for digit in digits {
+    let (mut nanos, mut len) = (0, 0);
+    for digit in digits.iter().take(10) {
         let digit = digit.wrapping_sub(b'0');
         if digit > 9 {
-            return None;
+            break;
         }
         nanos = nanos * 10 + i64::from(digit);
+        len += 1;
     }
-    Some(nanos * TENS[9 - digits.len()])
+    let unit = TENS.get(9_usize.checked_sub(len)?)?;
+    Some((nanos * unit, &digits[len..]))
 }
 
 const TENS: [i64; 9] = [

@@ -29,11 +29,15 @@ pub fn has_escape(body: &[u8]) -> bool {
 /// Whether the body of a JSON string that lies in `text` holds an escape sequence. What stands around it is read, too.
 #[inline]
 pub(crate) fn has_escape_at(text: &[u8], start: usize, len: usize) -> bool {
-    if len > WIDTH {
-        return has_escape(&text[start..start + len]);
+    let escapes = |at| Lanes::load(text, at).mask_of(b'\\');
+    if len <= WIDTH {
+        let in_body = (1 << len) - 1;
+        return escapes(start) & in_body != 0;
     }
-    let in_body = (1 << len) - 1;
-    Lanes::load(text, start).mask_of(b'\\') & in_body != 0
+    if len <= 2 * WIDTH {
+        return escapes(start) | escapes(start + len - WIDTH) != 0;
+    }
+    has_escape(&text[start..start + len])
 }
 
 /// Appends `text` as a JSON string, quotes included.

@@ -57,6 +57,13 @@ fn different_values_are_kept_apart() {
     for event in events {
         assert_eq!(passing("dedupe a, b", &[event, event]), [0], "{event}");
     }
+    // By one field, with a text that is what is hashed of another value.
+    let mut events = events[..11].to_vec();
+    events.push(r#"{"a":"\u0001\u0000\u0000\u00001"}"#);
+    assert_eq!(
+        passing("dedupe a", &events),
+        (0..events.len()).collect::<Vec<_>>()
+    );
 }
 
 #[test]

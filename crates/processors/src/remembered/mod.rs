@@ -73,13 +73,19 @@ pub(crate) fn write_values(columns: &[Arc<Column>], row: usize, text: &mut Vec<u
 /// without escapes and its last quote. Nothing else begins with a quote. Where the field is absent, the length is 0.
 #[inline]
 fn add_value(value: Value<'_>, out: &mut Vec<u8>) {
-    let start = out.len();
-    if let Value::Text(text) = value {
-        out.extend_from_slice(&(text.len() as u32 + 1).to_le_bytes());
-        out.push(b'"');
-        out.extend_from_slice(text);
-        return;
+    match value {
+        Value::Text(text) => {
+            let [a, b, c, d] = (text.len() as u32 + 1).to_le_bytes();
+            out.extend_from_slice(&[a, b, c, d, b'"']);
+            return out.extend_from_slice(text);
+        }
+        Value::Number(json) | Value::Json(json) => {
+            out.extend_from_slice(&(json.len() as u32).to_le_bytes());
+            return out.extend_from_slice(json);
+        }
+        _ => {}
     }
+    let start = out.len();
     out.extend_from_slice(&[0; 4]);
     match value {
         Value::Missing => {}
