@@ -220,7 +220,7 @@ impl Processor for Dedupe {
 }
 
 /// Where that stands which is compared of an event.
-enum Place<'a> {
+enum ComparedPlace<'a> {
     /// It was read: the text of the only field.
     Text(&'a [u8]),
     /// It was read: a document.
@@ -231,7 +231,7 @@ enum Place<'a> {
     Written,
 }
 
-impl<'a> Place<'a> {
+impl<'a> ComparedPlace<'a> {
     #[inline]
     fn compared(self, written: &'a [u8]) -> Compared<'a> {
         match self {
@@ -248,16 +248,16 @@ impl Dedupe {
     fn take_values(&mut self, columns: &[Arc<Column>], rows: &Bitmap) {
         match columns {
             [column] => self.take(rows, |row, text| match column.value(row) {
-                Value::Text(text) => Some(Place::Text(text)),
+                Value::Text(text) => Some(ComparedPlace::Text(text)),
                 value @ Value::Time(_) => {
                     text.clear();
                     value.write_text(text);
-                    Some(Place::WrittenText)
+                    Some(ComparedPlace::WrittenText)
                 }
-                _ => write_values(columns, row, text).then_some(Place::Written),
+                _ => write_values(columns, row, text).then_some(ComparedPlace::Written),
             }),
             _ => self.take(rows, |row, text| {
-                write_values(columns, row, text).then_some(Place::Written)
+                write_values(columns, row, text).then_some(ComparedPlace::Written)
             }),
         }
     }
@@ -270,7 +270,7 @@ impl Dedupe {
         let events = fields.is_none().then(|| JsonWriter::new(batch));
         self.take(rows, |row, text| {
             if let Some(document) = events.as_ref().and_then(|events| events.document(row)) {
-                return Some(Place::Document(document));
+                return Some(ComparedPlace::Document(document));
             }
             text.clear();
             match (&fields, &events) {
@@ -278,7 +278,7 @@ impl Dedupe {
                 (None, Some(events)) => events.write(row, text),
                 (None, None) => {}
             }
-            Some(Place::Written)
+            Some(ComparedPlace::Written)
         });
     }
 
@@ -286,10 +286,10 @@ impl Dedupe {
     fn take<'a>(
         &mut self,
         rows: &Bitmap,
-        mut place: impl FnMut(usize, &mut Vec<u8>) -> Option<Place<'a>>,
+        mut place: impl FnMut(usize, &mut Vec<u8>) -> Option<ComparedPlace<'a>>,
     ) {
         let mut texts = std::mem::take(&mut self.texts);
-        let mut before: Option<(usize, Place<'_>)> = None;
+        let mut before: Option<(usize, ComparedPlace<'_>)> = None;
         for row in rows.iter() {
             let Some(new) = place(row, &mut texts[usize::from(before.is_some())]) else {
                 self.without_key += 1;

@@ -17,7 +17,7 @@ use batch::{
     FieldRead, Source, Span as TextSpan, Stream, fnv::fnv128,
 };
 use bytes::Bytes;
-use component::{Build, BuildContext, Example, Order, Processor, Spec, parse};
+use component::{Build, BuildContext, Example, Limit, Order, Processor, Spec, Warning, parse};
 use config::{ConfigError, Count, Node, Period, Positional, Positive};
 use expr::EventTimes;
 use schemars::JsonSchema;
@@ -32,6 +32,9 @@ use windows::{Span, Window, Windows};
 
 /// The tag of the row of events whose keys found no room.
 const TAG: &str = "_other_keys";
+
+/// The counter of events whose stretch of time has been told of.
+const LATE: &str = "events_late";
 
 /// Rows of a batch of results at most.
 const ROWS_MAX: usize = 4096;
@@ -176,6 +179,7 @@ pub(crate) fn make(
         key: Vec::new(),
         text: Vec::new(),
         counts: Counts::default(),
+        crowded_out: false,
     })
 }
 
@@ -237,6 +241,8 @@ pub(crate) struct Summarize {
     key: Vec<u8>,
     text: Vec<u8>,
     counts: Counts,
+    /// Events came late because their window had been closed to have room for others; not yet told.
+    crowded_out: bool,
 }
 
 impl Processor for Summarize {
@@ -256,6 +262,7 @@ impl Processor for Summarize {
             let found = self.windows.works(&self.plan, time, &self.key, first);
             let Some((works, is_other)) = found else {
                 self.counts.late += 1;
+                self.crowded_out |= self.windows.was_crowded_out(time);
                 continue;
             };
             self.counts.other_keys += u64::from(is_other);
@@ -322,10 +329,17 @@ impl Processor for Summarize {
     fn take_counters(&mut self) -> Vec<(&'static str, u64)> {
         let counts = std::mem::take(&mut self.counts);
         vec![
-            ("events_late", counts.late),
+            (LATE, counts.late),
             ("events_of_other_keys", counts.other_keys),
             ("values_without_number", counts.no_numbers),
         ]
+    }
+
+    fn take_warnings(&mut self) -> Vec<Warning> {
+        let text = "more than 10,000 stretches of time were open: the earliest were told of, and events of these that came later are not counted; a longer `every` avoids it";
+        let warning = || Warning::limited(Limit::events(LATE), text.to_owned());
+        let is_new = std::mem::take(&mut self.crowded_out);
+        is_new.then(warning).into_iter().collect()
     }
 }
 

@@ -223,6 +223,11 @@ fn times_at_the_limits_and_many_windows_are_bounded() {
         })
         .collect();
     let early = results(processor.as_mut(), &lines, 4_000).len();
+    assert!(processor.take_warnings().is_empty());
+    assert!(results(processor.as_mut(), &lines[9_999..10_001], 2).is_empty());
+    assert_eq!(processor.take_counters()[0], ("events_late", 1));
+    assert_eq!(processor.take_warnings().len(), 1);
+    assert!(processor.take_warnings().is_empty());
     assert_eq!((early, ended(processor.as_mut()).len()), (10_000, 10_000));
 }
 

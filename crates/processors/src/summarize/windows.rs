@@ -139,6 +139,8 @@ pub(super) struct Windows {
     reached: i64,
     /// No window that ends there or before is opened any more.
     closed: i64,
+    /// The same, where they were closed to have room for others.
+    crowded_out: i64,
 }
 
 impl Windows {
@@ -152,6 +154,7 @@ impl Windows {
             groups: 0,
             reached: i64::MIN,
             closed: i64::MIN,
+            crowded_out: i64::MIN,
         }
     }
 
@@ -209,10 +212,18 @@ impl Windows {
         self.reached = self.reached.max(time.min(received));
     }
 
+    /// Whether the window of an event was closed to have room for others.
+    pub fn was_crowded_out(&self, time: i64) -> bool {
+        self.span.end(self.span.start(time)) <= self.crowded_out
+    }
+
     /// Takes the windows that are over.
     pub fn take_closed(&mut self) -> Vec<Window> {
         // Windows take memory, whatever the limit of groups.
         let beyond = self.open.len().saturating_sub(WINDOWS_MAX);
+        if let Some(last) = beyond.checked_sub(1) {
+            self.crowded_out = self.span.end(self.open[last].start);
+        }
         let Some(lateness) = self.span.lateness.filter(|_| self.span.every.is_some()) else {
             return self.close(beyond, i64::MIN);
         };
