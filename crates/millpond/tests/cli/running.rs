@@ -5,6 +5,7 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -173,7 +174,10 @@ impl Service {
     }
 
     pub fn spawn(folder: &Folder, mut command: Command) -> Self {
-        let err = PathBuf::from(folder.path("err"));
+        // A folder may have several services at a time: in one file they would write over each other.
+        static NUMBER: AtomicUsize = AtomicUsize::new(0);
+        let number = NUMBER.fetch_add(1, Relaxed);
+        let err = PathBuf::from(folder.path(&format!("err-{number}")));
         let child = command
             .stdin(Stdio::null())
             .stdout(File::create(folder.path("out")).expect("a writable folder"))
