@@ -5,7 +5,6 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -174,14 +173,15 @@ impl Service {
     }
 
     pub fn spawn(folder: &Folder, mut command: Command) -> Self {
-        // A folder may have several services at a time: in one file they would write over each other.
-        static NUMBER: AtomicUsize = AtomicUsize::new(0);
-        let number = NUMBER.fetch_add(1, Relaxed);
-        let err = PathBuf::from(folder.path(&format!("err-{number}")));
+        let err = PathBuf::from(folder.path("err"));
+        File::create(&err).expect("a writable folder");
+        // Several services at a time would write over each other without.
+        let log = OpenOptions::new().append(true).open(&err);
+        let log = log.expect("a writable file");
         let child = command
             .stdin(Stdio::null())
             .stdout(File::create(folder.path("out")).expect("a writable folder"))
-            .stderr(File::create(&err).expect("a writable folder"))
+            .stderr(log)
             .spawn()
             .expect("the executable runs");
         let child = Some(child);
